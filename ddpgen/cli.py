@@ -1,0 +1,159 @@
+"""The command line: flags and words, no logic.
+
+Heavy modules are imported by the command that needs them, so that help answers at once.
+"""
+
+import argparse
+import shlex
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from ddpgen import __version__
+from ddpgen.errors import FAILURE, USER_MISTAKE, DdpgenError, show
+
+INTERRUPTED = 130
+
+_EXAMPLES = """\
+examples:
+  ddpgen new my-project                        ask, then create my-project/
+  ddpgen new my-project --defaults             ask nothing
+  ddpgen new vision --defaults --data model=resnet --data clusters=local,slurm
+  ddpgen new vision --answers answers.toml     answers from a file; ask the rest
+  ddpgen new my-project --defaults --dry-run   list the files, write nothing
+  ddpgen options                               every option with its choices
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code: 0, 1 failure, 2 user's mistake, 130 interrupted."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    arguments = _parser().parse_args(argv)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
+    try:
+        code: int = arguments.command(arguments)
+        sys.stdout.flush()
+    except DdpgenError as error:
+        print(f"ddpgen: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("\nddpgen: cancelled, nothing was created", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of a pipe has left; nothing more can be said on stdout.
+        sys.stderr.close()
+        return FAILURE
+    return code
+
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    """End through the cleaning up that an exception sets off."""
+    raise SystemExit(128 + number)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ddpgen",
+        description="Generate a complete PyTorch DistributedDataParallel project.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"ddpgen {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    new = commands.add_parser(
+        "new",
+        help="create a project",
+        description="Ask what is wanted, create the project and say what to do next.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    new.add_argument(
+        "path",
+        nargs="?",
+        metavar="PATH",
+        help="a new or empty folder (default: the project's name)",
+    )
+    new.add_argument("--defaults", action="store_true", help="ask nothing: defaults for the rest")
+    new.add_argument(
+        "--data",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="one answer; repeatable; several choices with commas",
+    )
+    new.add_argument(
+        "--answers", type=Path, metavar="FILE", help="answers from a TOML or YAML file"
+    )
+    new.add_argument("--dry-run", action="store_true", help="list the files, write nothing")
+    new.set_defaults(command=_new)
+    options = commands.add_parser("options", help="print every option, its choices and default")
+    form = options.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="for programs")
+    form.add_argument("--markdown", action="store_true", help="for the documentation")
+    options.set_defaults(command=_options)
+    parser.set_defaults(command=lambda _: _help(parser))
+    return parser
+
+
+def _help(parser: argparse.ArgumentParser) -> int:
+    parser.print_help(sys.stderr)
+    return USER_MISTAKE
+
+
+def _options(arguments: argparse.Namespace) -> int:
+    from ddpgen import options
+
+    form = "json" if arguments.json else "markdown" if arguments.markdown else "text"
+    print(options.describe(form), end="")
+    return 0
+
+
+def _new(arguments: argparse.Namespace) -> int:
+    from ddpgen import answers, detect, questions, render
+
+    questionnaire = questions.load()
+    given = answers.from_file(questionnaire, arguments.answers) if arguments.answers else {}
+    given |= answers.from_flags(questionnaire, arguments.data)
+    path = _path(arguments.path)
+    assumed = detect.from_path(questionnaire, path) if path else {}
+    if path:
+        render.check_destination(path)
+    complete = answers.resolve(questionnaire, assumed | given)
+    path = path or Path(str(complete["project_name"]))
+    render.check_destination(path)
+    if arguments.dry_run:
+        print("\n".join(render.preview(complete)))
+        return 0
+    print(f"Creating {show(path)} ...", file=sys.stderr)
+    _next_steps(path, render.files_of(render.create(complete, path)))
+    return 0
+
+
+def _path(text: str | None) -> Path | None:
+    if text is None:
+        return None
+    if not text or "\0" in text:
+        raise DdpgenError("is not a path", option="PATH", value=text)
+    return Path(text)
+
+
+def _next_steps(path: Path, files: Sequence[str]) -> None:
+    """Say what was created and what to do with it."""
+    launch = [name for name in files if name.startswith("launch/")]
+    lines = [
+        f"Created {show(path)}: {len(files)} files.",
+        "",
+        "Next:",
+        f"  cd {shlex.quote(str(path))}",
+        "  python -m venv .venv && . .venv/bin/activate",
+        "  python -m pip install -e .",
+        "  python train.py                 train on this machine",
+        "  python -m pytest                check it, on two processes",
+    ]
+    if launch:
+        lines.append(f"  launch/                         {', '.join(n[7:] for n in launch)}")
+    print("\n".join(lines))
