@@ -12,7 +12,7 @@ from pathlib import Path
 import yaml
 
 from ddpgen.errors import DdpgenError, nearest, show
-from ddpgen.questions import Answers, Question, Questionnaire, Value
+from ddpgen.questions import COMPUTED, Answers, Question, Questionnaire, Value
 
 _TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
@@ -110,14 +110,19 @@ def resolve(questionnaire: Questionnaire, given: Mapping[str, Value]) -> Answers
     Raises:
         DdpgenError: an answer does not apply, or is refused under the others.
     """
-    complete: Answers = {}
+    found: Answers = {}
     for state in questionnaire.evaluate(given):
         if state.problem:
             value = state.value if state.active else given[state.question.name]
             raise DdpgenError(state.problem, option=state.question.name, value=value)
         if state.active:
-            complete[state.question.name] = state.value
-    return complete
+            found[state.question.name] = state.value
+    return found
+
+
+def complete(questionnaire: Questionnaire, given: Mapping[str, Value]) -> bool:
+    """Return whether every question that applies is answered."""
+    return all(state.given for state in questionnaire.evaluate(given) if state.active)
 
 
 def differing(
@@ -143,8 +148,11 @@ def differing(
 
 
 def _known(questionnaire: Questionnaire, key: str) -> Question:
-    if key in questionnaire.questions:
-        return questionnaire.questions[key]
+    question = questionnaire.questions.get(key)
+    if question and question.computed:
+        raise DdpgenError(COMPUTED, option=key)
+    if question:
+        return question
     names = [name for name, question in questionnaire.questions.items() if not question.computed]
     remedy = nearest(key, names) or "`ddpgen options` lists all options"
     raise DdpgenError("there is no such option", option=show(key), remedy=remedy)

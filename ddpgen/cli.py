@@ -7,12 +7,16 @@ import argparse
 import shlex
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from ddpgen import __version__
 from ddpgen.errors import FAILURE, USER_MISTAKE, DdpgenError, show
+
+if TYPE_CHECKING:
+    from ddpgen.questions import Answers, Questionnaire, Value
 
 INTERRUPTED = 130
 
@@ -40,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except DdpgenError as error:
         print(f"ddpgen: {error}", file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, EOFError):
         print("\nddpgen: cancelled, nothing was created", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
@@ -92,9 +96,9 @@ def _parser() -> argparse.ArgumentParser:
     new.set_defaults(command=_new)
     options = commands.add_parser("options", help="print every option, its choices and default")
     form = options.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="for programs")
-    form.add_argument("--markdown", action="store_true", help="for the documentation")
-    options.set_defaults(command=_options)
+    for name, purpose in (("json", "for programs"), ("markdown", "for the documentation")):
+        form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=purpose)
+    options.set_defaults(command=_options, form="text")
     parser.set_defaults(command=lambda _: _help(parser))
     return parser
 
@@ -107,8 +111,7 @@ def _help(parser: argparse.ArgumentParser) -> int:
 def _options(arguments: argparse.Namespace) -> int:
     from ddpgen import options
 
-    form = "json" if arguments.json else "markdown" if arguments.markdown else "text"
-    print(options.describe(form), end="")
+    print(options.describe(arguments.form), end="")
     return 0
 
 
@@ -119,18 +122,50 @@ def _new(arguments: argparse.Namespace) -> int:
     given = answers.from_file(questionnaire, arguments.answers) if arguments.answers else {}
     given |= answers.from_flags(questionnaire, arguments.data)
     path = _path(arguments.path)
-    assumed = detect.from_path(questionnaire, path) if path else {}
+    named = detect.from_path(questionnaire, path) if path else {}
     if path:
         render.check_destination(path)
-    complete = answers.resolve(questionnaire, assumed | given)
+    if not arguments.defaults and not answers.complete(questionnaire, given):
+        given = _interview(questionnaire, given, named)
+    complete = answers.resolve(questionnaire, named | given)
     path = path or Path(str(complete["project_name"]))
-    render.check_destination(path)
+    repeat = _repeat(path, answers.differing(questionnaire, complete, named))
     if arguments.dry_run:
+        render.check_destination(path)
         print("\n".join(render.preview(complete)))
         return 0
-    print(f"Creating {show(path)} ...", file=sys.stderr)
-    _next_steps(path, render.files_of(render.create(complete, path)))
+    try:
+        print(f"Creating {show(path)} ...", file=sys.stderr)
+        files = render.files_of(render.create(complete, path))
+    except DdpgenError as error:
+        error.remedy = f"{error.remedy}\n  the same answers again: {repeat}".strip()
+        raise
+    _next_steps(path, files)
+    print(f"\nThe same answers again:\n  {repeat}")
     return 0
+
+
+def _interview(questionnaire: "Questionnaire", given: "Answers", named: "Answers") -> "Answers":
+    if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
+        raise DdpgenError(
+            "there is no terminal to ask in",
+            remedy="add --defaults; say what should differ with --data KEY=VALUE or --answers FILE",
+        )
+    from ddpgen import detect, prompts
+
+    detector = detect.Detector()
+
+    def suggest(name: str, context: "Mapping[str, Value]") -> "Value | None":
+        return named.get(name, detector.suggest(name, context))
+
+    return prompts.Interview(questionnaire, given, suggest).run()
+
+
+def _repeat(path: Path, needed: "Answers") -> str:
+    """Return the command that gives the same project."""
+    data = [part for name, value in needed.items() for part in ("--data", f"{name}={show(value)}")]
+    where = str(path) if not str(path).startswith("-") else f"./{path}"
+    return shlex.join(["ddpgen", "new", where, "--defaults", *data])
 
 
 def _path(text: str | None) -> Path | None:

@@ -51,7 +51,7 @@ def _text(question: Question) -> Iterator[str]:
     yield f"    {kind}, default {default_of(question)}"
     width = max((len(value) for value in question.values), default=0)
     for choice in question.choices:
-        yield f"      {choice.value:<{width}}  {_label(choice.label, choice.value)}"
+        yield f"      {choice.value:<{width}}  {choice.words}"
     if question.condition:
         yield f"    asked when {question.condition}"
     yield ""
@@ -75,7 +75,7 @@ def _markdown(questionnaire: Questionnaire, asked: list[Question]) -> Iterator[s
         if question.choices:
             yield "| value | meaning |"
             yield "|---|---|"
-            yield from (f"| `{c.value}` | {_label(c.label, c.value)} |" for c in question.choices)
+            yield from (f"| `{c.value}` | {c.words} |" for c in question.choices)
             yield ""
     computed = [q for q in questionnaire.questions.values() if q.computed]
     yield "## Computed"
@@ -84,7 +84,3 @@ def _markdown(questionnaire: Questionnaire, asked: list[Question]) -> Iterator[s
     yield ""
     yield from (f"- `{question.name}` = `{default_of(question)}`" for question in computed)
     yield ""
-
-
-def _label(label: str, value: str) -> str:
-    return label.removeprefix(f"{value}: ")

@@ -22,6 +22,8 @@ from ddpgen.errors import show
 Value = str | int | bool | list[str]
 Answers = dict[str, Value]
 
+COMPUTED = "is computed from other answers and cannot be set"
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -30,6 +32,11 @@ class Choice:
     value: str
     label: str
     validator: str = ""
+
+    @property
+    def words(self) -> str:
+        """The label without the value, where it begins with that."""
+        return self.label.removeprefix(f"{self.value}: ")
 
 
 @dataclass(frozen=True)
@@ -147,7 +154,7 @@ class Questionnaire:
 
     def _why_inactive(self, question: Question, context: Mapping[str, Value]) -> str:
         if question.computed:
-            return "is computed from other answers and cannot be set"
+            return COMPUTED
         names = jinja2.meta.find_undeclared_variables(self._environment.parse(str(question.when)))
         here = " and ".join(f"{name} is {show(context[name])}" for name in sorted(names))
         return f"does not apply here: it needs {question.condition}, but {here}"
