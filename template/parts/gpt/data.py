@@ -1,7 +1,6 @@
 """Bytes of text, or any tokens, in files that are mapped into memory and read as a stream."""
 
 import hashlib
-import os
 import shutil
 import sysconfig
 from collections.abc import Iterator, Sequence
@@ -166,7 +165,7 @@ def prepare(cfg: config.Data) -> None:
         held_out = max(1, round(cfg.validation * len(files)))
         _join(files[:held_out], partial / "val.bin")
         _join(files[held_out:], partial / "train.bin")
-    os.replace(partial, target)  # whoever sees the folder sees all of it
+    partial.replace(target)  # whoever sees the folder sees all of it
 
 
 def open_splits(cfg: config.Data) -> Splits:

@@ -1,0 +1,53 @@
+"""A residual multi-layer perceptron for tables, and its loss."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import config
+import data
+
+
+class Block(nn.Module):
+    def __init__(self, width: int, dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.widen = nn.Linear(width, 2 * width)
+        self.narrow = nn.Linear(2 * width, width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.dropout(self.narrow(F.gelu(self.widen(self.norm(x)))))
+
+
+class MLP(nn.Module):
+    """Rows [B, features] float32 to logits [B, classes]."""
+
+    def __init__(self, cfg: config.Model, shape: data.Shape) -> None:
+        super().__init__()
+        self.stem = nn.Linear(shape.features, cfg.width)
+        self.blocks = nn.ModuleList(Block(cfg.width, cfg.dropout) for _ in range(cfg.depth))
+        self.norm = nn.LayerNorm(cfg.width)
+        self.head = nn.Linear(cfg.width, shape.classes)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        x: Tensor = self.stem(inputs)
+        for block in self.blocks:
+            x = block(x)
+        x = self.head(self.norm(x))
+        return x
+
+
+def build(cfg: config.Model, shape: data.Shape) -> nn.Module:
+    """The model on the CPU, weights drawn from torch's global generator."""
+    return MLP(cfg, shape)
+
+
+def loss_sum(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy summed (never averaged: ranks may hold different counts) over valid targets."""
+    return F.cross_entropy(outputs, targets, ignore_index=data.IGNORE, reduction="sum")
+
+
+def metric_sums(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    """Sums over valid targets; the caller divides by their number over all ranks."""
+    hits = (outputs.argmax(-1) == targets) & data.valid(targets)
+    return {"loss": loss_sum(outputs, targets), "accuracy": hits.sum()}
