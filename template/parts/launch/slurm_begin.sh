@@ -1,0 +1,12 @@
+if [[ ! -f train.py ]]; then
+    echo "train.py is not in $PWD: submit from the project's folder, sbatch launch/..." >&2
+    exit 2
+fi
+
+# The allocation is what was granted, whatever the lines above say.
+export NNODES=$SLURM_JOB_NUM_NODES
+export NPROC=${SLURM_GPUS_PER_NODE##*:}
+read -r HEAD < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
+export HEAD
+# Two jobs on one node must not share a port; below 32768, where the kernel takes its own.
+export PORT=$((20000 + SLURM_JOB_ID % 10000))

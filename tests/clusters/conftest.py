@@ -1,0 +1,45 @@
+"""Rendered projects and a real SLURM cluster, started once per test session."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ddpgen.questions import Value
+from ddpgen.render import render
+from tests.clusters import slurm_lab
+
+CLUSTERS = ["local", "ssh", "slurm", "kubernetes", "pbs", "lsf"]
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Renders a project for the answers given, anew for each call."""
+
+    def make(**answers: Value) -> Path:
+        folder = tmp_path_factory.mktemp("project") / "work"
+        render(answers, folder)
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def environment() -> dict[str, str]:
+    """A user's environment: this interpreter's programs first, one thread per process."""
+    kept = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return {**kept, "PATH": path, "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[slurm_lab.Lab]:
+    """Two nodes with four cores and two counted GPUs each."""
+    if os.geteuid() != 0:
+        pytest.skip("starting nodes with names of their own needs root")
+    if missing := slurm_lab.missing_programs():
+        pytest.skip(f"missing: {', '.join(missing)} (tests/clusters/install.sh installs them)")
+    with slurm_lab.cluster() as cluster:
+        yield cluster
