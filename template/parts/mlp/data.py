@@ -1,6 +1,5 @@
 """Tables: a bundled set, or rows of a CSV or Parquet file, as tensors in memory."""
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -41,12 +40,9 @@ class Table(Dataset[Batch]):
         return Batch(self.inputs[rows], self.targets[rows])
 
 
-Split = Table  # what both splits are
-
-
 class Splits(NamedTuple):
-    train: Split
-    val: Split
+    train: Table
+    val: Table
     shape: Shape
 
 
@@ -63,7 +59,7 @@ def prepare(cfg: config.Data) -> None:
     inputs, targets = _read_file(cfg) if Path(cfg.source).suffix else _read_bundled(cfg.source)
     partial = path.with_suffix(".partial")
     torch.save({"inputs": inputs, "targets": targets}, partial)
-    os.replace(partial, path)  # whoever sees the file sees all of it
+    partial.replace(path)  # whoever sees the file sees all of it
 
 
 def open_splits(cfg: config.Data) -> Splits:
@@ -75,8 +71,10 @@ def open_splits(cfg: config.Data) -> Splits:
     val, train = order[:held_out], order[held_out:]
     # Scaled by the training rows alone: the validation rows must stay unseen.
     mean = table["inputs"][train].mean(0)
-    deviation = table["inputs"][train].std(0).clamp_min(1e-6)
-    inputs = (table["inputs"] - mean) / deviation
+    deviation = table["inputs"][train].std(0)
+    # A column that is constant there stays unscaled: dividing by almost nothing would blow up the
+    # validation rows in which it is not.
+    inputs = (table["inputs"] - mean) / deviation.where(deviation > 1e-6, 1.0)
     return Splits(
         Table(inputs[train], table["targets"][train]),
         Table(inputs[val], table["targets"][val]),
