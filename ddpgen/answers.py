@@ -197,15 +197,17 @@ def _read_yaml(text: str) -> dict[str, object]:
     """
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise DdpgenError(f"is not valid YAML: {' '.join(str(error).split())}") from error
     if root is None:
         return {}
-    if not isinstance(root, yaml.MappingNode):
+    if not isinstance(root, yaml.MappingNode) or not all(
+        isinstance(key, yaml.ScalarNode) for key, _ in root.value
+    ):
         raise DdpgenError("should be a list of lines `key: value`")
     entries: dict[str, object] = {}
     for key, node in root.value:
-        name = str(key.value)
+        name = key.value
         line = key.start_mark.line + 1
         if name in entries:
             raise DdpgenError(f"given twice, again on line {line}", option=name)

@@ -62,6 +62,7 @@ def _leave(number: int, _frame: FrameType | None) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ddpgen",
+        allow_abbrev=False,
         description="Generate a complete PyTorch DistributedDataParallel project.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -71,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     new = commands.add_parser(
         "new",
         help="create a project",
+        allow_abbrev=False,
         description="Ask what is wanted, create the project and say what to do next.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -109,7 +109,7 @@ class Questionnaire:
 
     def render(self, source: str, context: Mapping[str, Value]) -> str:
         """Render one expression of copier.yml."""
-        return self._render(source).render(context).strip()
+        return self._render(source).render(context)
 
     def evaluate(self, given: Mapping[str, Value]) -> Iterator[State]:
         """Walk through the questions as copier does: each sees the values of those before it.
@@ -126,7 +126,9 @@ class Questionnaire:
                 problem = self.refusal(question, value, context)
             else:
                 problem = self._why_inactive(question, context) if answered else ""
-            context[question.name] = value
+            # What follows from a refused value is undefined; what follows from the default is not.
+            refused = active and answered and problem
+            context[question.name] = self.default(question, context) if refused else value
             yield State(question, active, value, answered, problem)
 
     def default(self, question: Question, context: Mapping[str, Value]) -> Value:
@@ -142,10 +144,10 @@ class Questionnaire:
         chosen = value if isinstance(value, list) else [value]
         for choice in question.choices:
             if choice.validator and choice.value in chosen:
-                reason = self.render(choice.validator, context)
+                reason = self.render(choice.validator, context).strip()
                 if reason:
                     return reason
-        return self.render(question.validator, seen)
+        return self.render(question.validator, seen).strip()
 
     def _active(self, question: Question, context: Mapping[str, Value]) -> bool:
         if isinstance(question.when, bool):

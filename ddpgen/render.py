@@ -21,7 +21,7 @@ from ddpgen.questions import Value
 
 ANSWERS_FILE = ".copier-answers.yml"
 # Failures of the machine; any other refusal of the file system follows from the path given.
-_MACHINE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE}
+_MACHINE_ERRORS = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE}
 
 
 def render(answers: Mapping[str, Value], dest: Path) -> None:

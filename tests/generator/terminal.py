@@ -1,0 +1,92 @@
+"""A real pseudo-terminal with ddpgen in it, to type into and to read from."""
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pyte
+
+ENTER, ESCAPE, CTRL_B, CTRL_C, CTRL_D = "\r", "\x1b", "\x02", "\x03", "\x04"
+DOWN, UP, SPACE, BACKSPACE = "\x1b[B", "\x1b[A", " ", "\x7f"
+ROWS, COLUMNS = 200, 160
+
+
+class Terminal:
+    """Runs `ddpgen ARGUMENTS` with a terminal as its only input and output."""
+
+    def __init__(self, *arguments: str, cwd: Path, path: str = "/nonexistent") -> None:
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        # Nobody here answers a cursor position request; PATH decides what is detected.
+        environment = {**os.environ, "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm", "PATH": path}
+        self._screen = pyte.Screen(COLUMNS, ROWS)
+        self._stream = pyte.ByteStream(self._screen)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "ddpgen", *arguments],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd=cwd,
+            env=environment,
+            start_new_session=True,
+        )
+        os.close(slave)
+
+    def __enter__(self) -> "Terminal":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the program if it still runs."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self._master)
+
+    @property
+    def text(self) -> str:
+        """All that the screen shows."""
+        return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
+
+    @property
+    def prompt(self) -> str:
+        """What the screen shows from the latest question on."""
+        return self.text[self.text.rfind("\n? ") + 1 :]
+
+    def expect(self, *texts: str, seconds: float = 60) -> str:
+        """Wait until the current prompt shows all texts, and return it."""
+        end = time.monotonic() + seconds
+        while not all(text in self.prompt for text in texts):
+            left = end - time.monotonic()
+            assert left > 0, f"{texts} did not come; the screen shows:\n{self.text}"
+            assert self._read(left), f"{texts} did not come before the end:\n{self.text}"
+        return self.prompt
+
+    def type(self, *keys: str) -> None:
+        """Press keys."""
+        for key in keys:
+            os.write(self._master, key.encode())
+
+    def finish(self, seconds: float = 120) -> int:
+        """Wait for the end and return the exit code."""
+        end = time.monotonic() + seconds
+        while self._read(end - time.monotonic()):
+            pass
+        return self.process.wait(max(1, end - time.monotonic()))
+
+    def _read(self, seconds: float) -> bool:
+        """Show what the program writes next; False at its end."""
+        if not select.select([self._master], [], [], max(0, seconds))[0]:
+            return True
+        try:
+            data = os.read(self._master, 65536)
+        except OSError:  # Linux reports the end of a terminal's session as an I/O error
+            return False
+        self._stream.feed(data)
+        return bool(data)

@@ -1,0 +1,224 @@
+"""What a user types and sees: exit codes, one clear message, and nothing left behind."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ddpgen import __version__, questions
+from generator.program import COMMAND, ddpgen, everything
+
+MISTAKES = {
+    "unknown option": (["p", "--data", "modell=gpt"], "did you mean model?"),
+    "invalid value": (["p", "--data", "amp=fp8"], "amp=fp8: is not a choice (allowed: off, bf16"),
+    "does not apply": (["p", "--data", "batch_norm=sync"], "but model is mlp"),
+    "invalid combination": (["p", "--data", "nodes=2"], "local starts one node only"),
+    "computed": (["p", "--data", "global_batch_size=2"], "is computed"),
+    "no equals sign": (["p", "--data", "amp"], "key=value"),
+    "no answers file": (["p", "--answers", "none.toml"], "--answers none.toml: No such file"),
+    "not empty": (["full"], "full: is not empty"),
+    "a file": (["full/file"], "full/file: is a file"),
+    "below a file": (["full/file/a/b"], "is a file"),
+    "link to nothing": (["dangling"], "symbolic link to nothing"),
+    "link to itself": (["loop"], "symbolic link to nothing"),
+    "link to a full folder": (["linked"], "linked: is not empty"),
+    "empty path": ([""], "is not a path"),
+    "long path": (["x" * 300], "File name too long"),
+    "proc": (["/proc/nothing/here"], "/proc/nothing/here: "),
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with something of everything that can be in the way."""
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/file").write_text("mine")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "linked").symlink_to("full")
+    return tmp_path
+
+
+def assert_one_message(run: subprocess.CompletedProcess[str], message: str) -> None:
+    assert run.returncode == 2, run
+    assert message in run.stderr
+    assert run.stdout == ""
+    assert run.stderr.count("ddpgen: ") == 1
+    assert len(run.stderr.splitlines()) <= 4
+    assert "Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistake_gives_one_message_and_exit_code_2(place: Path, mistake: str) -> None:
+    arguments, message = MISTAKES[mistake]
+    before = everything(place)
+    assert_one_message(ddpgen("new", *arguments, "--defaults", cwd=place), message)
+    assert everything(place) == before
+
+
+# Only an attempt shows that /proc takes no folders, and a dry run attempts nothing.
+@pytest.mark.parametrize("mistake", sorted(MISTAKES.keys() - {"proc"}))
+def test_dry_run_reports_the_same_mistakes(place: Path, mistake: str) -> None:
+    arguments, message = MISTAKES[mistake]
+    run = ddpgen("new", *arguments, "--defaults", "--dry-run", cwd=place)
+    assert_one_message(run, message)
+
+
+@pytest.mark.parametrize("arguments", [[], ["p"], ["p", "--data", "model=gpt"], ["--dry-run"]])
+def test_without_a_terminal_it_never_waits(tmp_path: Path, arguments: list[str]) -> None:
+    run = ddpgen("new", *arguments, cwd=tmp_path)
+    assert_one_message(run, "no terminal")
+    assert all(flag in run.stderr for flag in ("--defaults", "--data", "--answers"))
+    assert everything(tmp_path) == []
+
+
+def test_complete_answers_need_no_terminal(tmp_path: Path) -> None:
+    ddpgen("new", "first", "--defaults", cwd=tmp_path)
+    run = ddpgen("new", "second", "--answers", "first/.copier-answers.yml", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    answers_file = (tmp_path / "second/.copier-answers.yml").read_text()
+    assert answers_file == (tmp_path / "first/.copier-answers.yml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [([], 2), (["nwe"], 2), (["new", "--dat", "x"], 2), (["new", "a", "b"], 2), (["--help"], 0)],
+)
+def test_command_line(tmp_path: Path, arguments: list[str], code: int) -> None:
+    run = ddpgen(*arguments, cwd=tmp_path)
+    assert run.returncode == code
+    assert "usage: ddpgen" in run.stdout + run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_version(tmp_path: Path) -> None:
+    assert ddpgen("--version", cwd=tmp_path).stdout == f"ddpgen {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["new", "--help"],
+        ["--version"],
+        ["new", "p", "--defaults", "--data", "modell=gpt"],
+        ["new", "p", "--defaults", "--data", "amp=fp8"],
+        ["new", "p", "--defaults", "--data", "batch_norm=sync"],
+        ["new", "p"],
+        ["options"],
+    ],
+)
+def test_answers_without_importing_copier_or_torch(tmp_path: Path, arguments: list[str]) -> None:
+    probe = f"""
+import sys
+from ddpgen.cli import main
+try:
+    main({arguments!r})
+finally:
+    heavy = {{"copier", "torch", "questionary", "pydantic"}} & set(sys.modules)
+    print("LOADED", sorted(heavy), file=sys.stderr)
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", probe],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+        timeout=60,
+    )
+    assert "LOADED []" in run.stderr
+
+
+def test_new_says_what_to_do_next(tmp_path: Path) -> None:
+    run = ddpgen("new", "my project", "--defaults", "--data", "clusters=slurm", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    for text in ("cd 'my project'", "pip install", "python train.py", "pytest", "launch/"):
+        assert text in run.stdout
+    saved = yaml.safe_load((tmp_path / "my project/.copier-answers.yml").read_text())
+    assert saved["project_name"] == "my-project"
+    assert saved["_src_path"] == "git+ddpgen://template"
+    assert saved["_commit"] == f"v{__version__}"
+
+
+def test_default_place_is_the_projects_name(tmp_path: Path) -> None:
+    assert ddpgen("new", "--defaults", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "my-project/train.py").is_file() or everything(tmp_path / "my-project")
+
+
+def test_dry_run_lists_what_would_be_written(tmp_path: Path) -> None:
+    listing = ddpgen("new", "a/p", "--defaults", "--dry-run", cwd=tmp_path)
+    assert listing.returncode == 0, listing.stderr
+    assert everything(tmp_path) == []
+    ddpgen("new", "a/p", "--defaults", cwd=tmp_path)
+    project = tmp_path / "a/p"
+    files = [name for name in everything(project) if (project / name).is_file()]
+    assert listing.stdout.splitlines() == files
+
+
+def test_repeated_command_gives_the_same_project(tmp_path: Path) -> None:
+    flags = ["model=resnet", "batch_norm=group", "clusters=local,slurm", "amp=off", "nodes=2"]
+    data = [part for flag in flags for part in ("--data", flag)]
+    run = ddpgen("new", "it's", "--defaults", *data, cwd=tmp_path)
+    command = run.stdout.splitlines()[-1].strip()
+    assert command.startswith("ddpgen new ")
+    (tmp_path / "again").mkdir()
+    again = subprocess.run(
+        ["sh", "-c", f'ddpgen() {{ "$PYTHON" -m ddpgen "$@"; }}; {command}'],
+        cwd=tmp_path / "again",
+        env={**os.environ, "PYTHON": COMMAND[0]},
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    assert again.returncode == 0
+    first, second = tmp_path / "it's", tmp_path / "again" / "it's"
+    assert everything(first) == everything(second)
+    for name in everything(first):
+        if (first / name).is_file():
+            assert (first / name).read_bytes() == (second / name).read_bytes()
+
+
+def test_users_copier_settings_change_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "settings.yml"
+    settings.write_text("defaults:\n  amp: fp16\n  project_name: other\n")
+    monkeypatch.setenv("COPIER_SETTINGS_PATH", str(settings))
+    ddpgen("new", "p1", "--defaults", cwd=tmp_path)
+    assert "amp: bf16" in (tmp_path / "p1/.copier-answers.yml").read_text()
+
+
+@pytest.mark.parametrize("form", [[], ["--markdown"]])
+def test_options_name_every_option_and_choice(tmp_path: Path, form: list[str]) -> None:
+    text = ddpgen("options", *form, cwd=tmp_path).stdout
+    for name, question in questions.load().questions.items():
+        assert question.computed or name in text
+        assert question.computed or question.help in text
+        assert all(choice.words in text and choice.value in text for choice in question.choices)
+
+
+def test_options_as_json(tmp_path: Path) -> None:
+    records = json.loads(ddpgen("options", "--json", cwd=tmp_path).stdout)
+    asked = [name for name, q in questions.load().questions.items() if not q.computed]
+    assert [record["name"] for record in records] == asked
+    for record in records:
+        if record["when"] is not True:
+            ast.parse(record["when"], mode="eval")
+
+
+def test_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
+    run = subprocess.run(
+        ["sh", "-c", f"{COMMAND[0]} -m ddpgen options | true"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert run.stderr == ""

@@ -1,0 +1,120 @@
+"""The evaluation of copier.yml agrees with copier itself, which is asked through its public API."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import copier
+import jinja2.meta
+import pytest
+
+from ddpgen import questions, template_source
+from ddpgen.questions import Answers, Question, Questionnaire
+
+QUESTIONNAIRE = questions.load()
+INTEGERS = [-1, 0, 1, 2, 3, 8, 64, 65, 1024, 20000, 10**12]
+TEXTS = ["", "a", "eth0", "a100", "ok-name", "-x", "a b", "a;b", "24:00:00", "24:61:00", "x" * 300]
+
+
+@pytest.fixture(scope="module")
+def oracle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A template of the real questions with one file that holds all values."""
+    template = tmp_path_factory.mktemp("oracle")
+    shutil.copy(template_source.template_root() / "copier.yml", template)
+    dump = ", ".join(f'"{name}": {{{{ {name} | to_json }}}}' for name in QUESTIONNAIRE.questions)
+    (template / "project").mkdir()
+    (template / "project/values.json.jinja").write_text(f"{{{dump}}}")
+    return template
+
+
+def copiers_view(oracle: Path, given: Answers, dest: Path) -> Answers | None:
+    """Return all values as copier sees them, or None where it refuses."""
+    try:
+        copier.run_copy(
+            str(oracle), dest, data=given, defaults=True, quiet=True, settings=copier.Settings()
+        )
+    except ValueError:
+        return None
+    values: Answers = json.loads((dest / "values.json").read_text())
+    return values
+
+
+def random_value(question: Question, rng: random.Random) -> str | int | bool | list[str]:
+    if question.multiselect:
+        return [value for value in question.values if rng.random() < 0.4]
+    if question.choices:
+        return rng.choice(question.values)
+    if question.type == "bool":
+        return rng.random() < 0.5
+    return rng.choice(INTEGERS if question.type == "int" else TEXTS)
+
+
+def random_answers(seed: int) -> Answers:
+    """Answer about half of the questions that apply, and make one in four sets a wild one."""
+    rng = random.Random(seed)
+    wild = rng.random() < 0.25
+    given: Answers = {}
+    for name, question in QUESTIONNAIRE.questions.items():
+        states = {s.question.name: s for s in QUESTIONNAIRE.evaluate(given)}
+        if not states[name].active or rng.random() < 0.5:
+            continue
+        given[name] = random_value(question, rng)
+        if not wild:
+            states = {s.question.name: s for s in QUESTIONNAIRE.evaluate(given)}
+            if states[name].problem:
+                del given[name]
+    return given
+
+
+@pytest.mark.parametrize("block", range(8))
+def test_agrees_with_copier(oracle: Path, tmp_path: Path, block: int) -> None:
+    outcomes = set()
+    for seed in range(block * 25, block * 25 + 25):
+        given = random_answers(seed)
+        states = list(QUESTIONNAIRE.evaluate(given))
+        ours = {s.question.name: s.value for s in states}
+        refused = any(s.problem for s in states)
+        theirs = copiers_view(oracle, given, tmp_path / str(seed))
+        outcomes.add(refused)
+        assert refused == (theirs is None), given
+        assert refused or ours == theirs, given
+    assert outcomes == {True, False}
+
+
+def expressions(question: Question) -> list[str]:
+    found = [question.validator, *(choice.validator for choice in question.choices)]
+    return found + [text for text in (question.when, question.default) if isinstance(text, str)]
+
+
+def test_questions_look_back_only() -> None:
+    environment = QUESTIONNAIRE._environment
+    known: set[str] = set()
+    for name, question in QUESTIONNAIRE.questions.items():
+        for text in expressions(question):
+            used = jinja2.meta.find_undeclared_variables(environment.parse(text))
+            assert used <= known | {name}, f"{name} uses {used - known}, which come later"
+        known.add(name)
+
+
+def test_defaults_are_valid() -> None:
+    assert not [state for state in QUESTIONNAIRE.evaluate({}) if state.problem]
+
+
+def test_template_needs_no_trust() -> None:
+    text = (template_source.template_root() / "copier.yml").read_text()
+    for feature in ("_tasks", "_migrations", "_jinja_extensions", "_external_data"):
+        assert f"\n{feature}:" not in text
+
+
+def test_reason_names_condition_and_present_values(tmp_path: Path) -> None:
+    (tmp_path / "copier.yml").write_text(
+        """
+_envops: {undefined: jinja2.StrictUndefined}
+size: {type: int, help: h, default: 1}
+extra: {type: str, help: h, default: "", when: "{{ size > 3 }}"}
+"""
+    )
+    states = list(Questionnaire(tmp_path).evaluate({"extra": "x"}))
+    assert states[1].problem == "does not apply here: it needs size > 3, but size is 1"
+    assert states[1].value == ""
