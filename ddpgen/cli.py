@@ -4,6 +4,7 @@ Heavy modules are imported by the command that needs them, so that help answers 
 """
 
 import argparse
+import io
 import shlex
 import signal
 import sys
@@ -34,7 +35,8 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0, 1 failure, 2 user's mistake, 130 interrupted."""
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     arguments = _parser().parse_args(argv)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)

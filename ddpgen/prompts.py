@@ -22,7 +22,7 @@ Suggest = Callable[[str, Mapping[str, Value]], Value | None]
 _KEYS = "Esc: one step back   Ctrl-C: cancel"
 
 
-class _Back(Exception):  # noqa: N818
+class _BackError(Exception):
     """The user wants the question before this one."""
 
 
@@ -53,7 +53,7 @@ class Interview:
                 if not change:
                     return answers.resolve(self._questionnaire, self._applicable())
                 self._forget(change)
-            except _Back:
+            except _BackError:
                 if self._asked:
                     self._forget(self._asked[-1])
 
@@ -180,7 +180,7 @@ _BACK = KeyBindings()
 @_BACK.add("c-b", eager=True)
 def _go_back(event: KeyPressEvent) -> None:
     event.app.erase_when_done = True
-    event.app.exit(exception=_Back)
+    event.app.exit(exception=_BackError)
 
 
 def _choices(

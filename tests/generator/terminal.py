@@ -15,18 +15,26 @@ import pyte
 
 ENTER, ESCAPE, CTRL_B, CTRL_C, CTRL_D = "\r", "\x1b", "\x02", "\x03", "\x04"
 DOWN, UP, SPACE, BACKSPACE = "\x1b[B", "\x1b[A", " ", "\x7f"
-ROWS, COLUMNS = 200, 160
 
 
 class Terminal:
     """Runs `ddpgen ARGUMENTS` with a terminal as its only input and output."""
 
-    def __init__(self, *arguments: str, cwd: Path, path: str = "/nonexistent") -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        cwd: Path,
+        path: str = "/nonexistent",
+        rows: int = 200,
+        columns: int = 160,
+    ) -> None:
         self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-        # Nobody here answers a cursor position request; PATH decides what is detected.
-        environment = {**os.environ, "PROMPT_TOOLKIT_NO_CPR": "1", "TERM": "xterm", "PATH": path}
-        self._screen = pyte.Screen(COLUMNS, ROWS)
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        # PATH decides what is detected.
+        environment = {**os.environ, "TERM": "xterm", "PATH": path}
+        self._screen = pyte.Screen(columns, rows)
+        # Programs ask a terminal where its cursor is; prompt_toolkit draws less until it knows.
+        self._screen.write_process_input = self.type
         self._stream = pyte.ByteStream(self._screen)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "ddpgen", *arguments],
@@ -65,7 +73,7 @@ class Terminal:
         while not all(text in self.prompt for text in texts):
             left = end - time.monotonic()
             assert left > 0, f"{texts} did not come; the screen shows:\n{self.text}"
-            assert self._read(left), f"{texts} did not come before the end:\n{self.text}"
+            assert self.read(left), f"{texts} did not come before the end:\n{self.text}"
         return self.prompt
 
     def type(self, *keys: str) -> None:
@@ -76,12 +84,12 @@ class Terminal:
     def finish(self, seconds: float = 120) -> int:
         """Wait for the end and return the exit code."""
         end = time.monotonic() + seconds
-        while self._read(end - time.monotonic()):
+        while self.read(end - time.monotonic()):
             pass
         return self.process.wait(max(1, end - time.monotonic()))
 
-    def _read(self, seconds: float) -> bool:
-        """Show what the program writes next; False at its end."""
+    def read(self, seconds: float) -> bool:
+        """Show what the program writes next, waiting so long for it; False at its end."""
         if not select.select([self._master], [], [], max(0, seconds))[0]:
             return True
         try:

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,10 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> N
         time.sleep(0.0005)
 
 
+def rendering(place: Path, files: int) -> bool:
+    return any(place.glob(".p.ddpgen-*")) and rendered_files(place) >= files
+
+
 def rendered_files(place: Path) -> int:
     return sum(1 for _ in place.glob(".p.ddpgen-*/project/*"))
 
@@ -54,10 +59,7 @@ def test_signal_while_rendering_leaves_nothing(
         place.mkdir()
         process = start("deep/p", cwd=place)
         inside = place / "deep"
-        begun = lambda inside=inside: (  # noqa: E731
-            any(inside.glob(".p.ddpgen-*")) and rendered_files(inside) >= files
-        )
-        wait_for(begun, process)
+        wait_for(partial(rendering, inside, files), process)
         process.send_signal(number)
         _, errors = process.communicate(timeout=60)
         if process.returncode == 0:
