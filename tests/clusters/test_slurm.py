@@ -4,8 +4,10 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from tests.clusters.slurm_lab import Lab
 
@@ -18,8 +20,7 @@ ANSWERS = {
     "partition": "batch",
     "time_limit": "00:30:00",
 }
-SHORT = ("train.max_steps=20", "checkpoint.every_steps=1")
-LONG = ("train.epochs=100000", "train.max_steps=0", "checkpoint.every_steps=0")
+TRAINED = ("train.max_steps=60", "train.epochs=20", "checkpoint.every_steps=0")
 
 
 def log_of(folder: Path, job: str) -> str:
@@ -28,7 +29,7 @@ def log_of(folder: Path, job: str) -> str:
 
 
 def finish(lab: Lab, folder: Path, job: str, state: str = "COMPLETED") -> str:
-    """Wait for the job's end and return its log; the log is the message when it ended otherwise."""
+    """Wait for the job's end and return its log, which is also the message when it went wrong."""
     ends = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED")
     lab.wait(f"the end of job {job}", lambda: lab.state(job) in ends, 180)
     log = log_of(folder, job)
@@ -36,11 +37,82 @@ def finish(lab: Lab, folder: Path, job: str, state: str = "COMPLETED") -> str:
     return log
 
 
-@pytest.mark.parametrize("script", ["slurm.sbatch", "slurm_direct.sbatch"])
-def test_two_nodes_train_together(
-    script: str, lab: Lab, project: Callable[..., Path], environment: dict[str, str]
+def restarts(lab: Lab, job: str) -> int:
+    found = re.search(r"Restarts=(\d+)", lab.command("scontrol", "show", "job", job))
+    assert found
+    return int(found[1])
+
+
+def last_checkpoint(folder: Path, job: str) -> dict[str, Any]:
+    """Everything that the newest checkpoint holds, and the size of the world that wrote it."""
+    *_, newest = sorted((folder / "runs" / f"slurm-{job}" / "checkpoints").glob("*.json"))
+    content = torch.load(newest.with_suffix(".pt"), weights_only=True)
+    return {"world_size": json.loads(newest.read_text())["world_size"], **content}
+
+
+def assert_identical(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """Every number and tensor is the same, to the last bit."""
+    torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.fixture(scope="module")
+def folder(project: Callable[..., Path]) -> Path:
+    return project(**ANSWERS)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(lab: Lab, folder: Path, environment: dict[str, str]) -> dict[str, Any]:
+    """The last checkpoint of a job that nobody disturbed: two nodes with two ranks each."""
+    job = lab.submit("launch/slurm.sbatch", *TRAINED, cwd=folder, env=environment)
+    finish(lab, folder, job)
+    return last_checkpoint(folder, job)
+
+
+def test_two_nodes_form_one_world(undisturbed: dict[str, Any]) -> None:
+    assert (undisturbed["step"], undisturbed["world_size"]) == (60, 4)
+
+
+def test_ranks_started_by_srun_train_the_same_weights(
+    lab: Lab, folder: Path, environment: dict[str, str], undisturbed: dict[str, Any]
 ) -> None:
-    folder = project(**ANSWERS)
-    job = lab.submit(f"launch/{script}", *SHORT, cwd=folder, env=environment)
+    job = lab.submit("launch/slurm_direct.sbatch", *TRAINED, cwd=folder, env=environment)
+    finish(lab, folder, job)
+    assert_identical(last_checkpoint(folder, job), undisturbed)
+
+
+@pytest.mark.parametrize(
+    ("script", "signal"),
+    [
+        ("slurm.sbatch", ["--batch", "--signal=USR1"]),  # what B:USR1@... sends at the time limit
+        ("slurm_direct.sbatch", ["--signal=USR1"]),  # what USR1@... sends
+        ("slurm.sbatch", ["--signal=TERM"]),  # what the tasks get from a preemption
+    ],
+)
+def test_job_told_to_stop_saves_requeues_itself_and_ends_with_the_same_weights(
+    script: str,
+    signal: list[str],
+    lab: Lab,
+    folder: Path,
+    environment: dict[str, str],
+    undisturbed: dict[str, Any],
+) -> None:
+    job = lab.submit(f"launch/{script}", *TRAINED, cwd=folder, env=environment)
+    lab.wait("a first step", lambda: "\nstep " in log_of(folder, job))
+    lab.command("scancel", *signal, job)
+    lab.wait("the requeue", lambda: restarts(lab, job) == 1)
     log = finish(lab, folder, job)
-    assert (folder / "runs" / f"slurm-{job}").is_dir(), log
+    saved = re.search(r"asked to stop: saved step (\d+)", log)
+    assert saved, log
+    assert f"continuing from step_{int(saved[1]):08d}.pt" in log
+    assert restarts(lab, job) == 1
+    assert_identical(last_checkpoint(folder, job), undisturbed)
+
+
+def test_cancelled_job_does_not_come_back(
+    lab: Lab, folder: Path, environment: dict[str, str]
+) -> None:
+    job = lab.submit("launch/slurm.sbatch", "train.epochs=100000", cwd=folder, env=environment)
+    lab.wait("a first step", lambda: "\nstep " in log_of(folder, job))
+    lab.command("scancel", job)
+    finish(lab, folder, job, "CANCELLED")
+    assert restarts(lab, job) == 0
