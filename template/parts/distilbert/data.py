@@ -18,21 +18,14 @@ import config
 
 UNIT = "samples"  # what throughput counts
 IGNORE = -100  # the target of a text that does not count: padding
-SPECIAL = {
-    "pad_token": "[PAD]",
-    "unk_token": "[UNK]",
-    "cls_token": "[CLS]",
-    "sep_token": "[SEP]",
-    "mask_token": "[MASK]",
-}
 TOPICS = {  # modules of the standard library whose docstrings are about the topic
     "concurrency": "asyncio multiprocessing threading concurrent subprocess queue selectors sched",
-    "files": "tarfile zipfile pathlib shutil os posixpath ntpath tempfile glob gzip _pyio fileinput",
+    "files": "tarfile zipfile pathlib shutil os posixpath ntpath tempfile glob gzip _pyio",
     "language": "importlib inspect pkgutil typing ast dis enum dataclasses functools contextlib",
     "mail": "email mailbox smtplib imaplib poplib mimetypes quopri base64",
-    "numbers": "_pydecimal fractions statistics random datetime _pydatetime calendar heapq zoneinfo",
+    "numbers": "_pydecimal fractions statistics random datetime _pydatetime calendar zoneinfo",
     "testing": "unittest doctest pdb bdb trace timeit pstats traceback tracemalloc warnings cmd",
-    "text": "logging argparse optparse configparser json csv difflib textwrap string gettext locale",
+    "text": "logging argparse optparse configparser json csv difflib textwrap string gettext",
     "web": "http urllib socketserver ftplib xmlrpc socket ssl wsgiref ipaddress html xml",
 }
 
@@ -65,12 +58,9 @@ class Texts(Dataset[Batch]):
         return Batch(self.inputs[rows].long(), self.targets[rows])
 
 
-Split = Texts  # what both splits are
-
-
 class Splits(NamedTuple):
-    train: Split
-    val: Split
+    train: Texts
+    val: Texts
     shape: Shape
 
 
@@ -129,7 +119,8 @@ def open_splits(cfg: config.Data) -> Splits:
 
 def _prepared(cfg: config.Data) -> Path:
     """A folder of its own for everything that decides what is in it."""
-    key = f"{cfg} {cfg.source}"
+    split = (cfg.source, cfg.text, cfg.label, cfg.validation, cfg.split_seed)
+    key = repr((*split, cfg.pretrained, cfg.vocabulary, cfg.length))
     digest = hashlib.sha256(key.encode()).hexdigest()[:8]
     return Path(cfg.folder) / f"{Path(cfg.source).stem}-{digest}"
 
@@ -203,7 +194,9 @@ def _train_tokenizer(texts: list[str], vocabulary: int) -> Any:
     words.train_from_iterator(texts, vocab_size=vocabulary, show_progress=False)
     ends = [(token, words.token_to_id(token)) for token in ("[SEP]", "[CLS]")]
     words.post_processor = tokenizers.processors.BertProcessing(*ends)
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=words._tokenizer, **SPECIAL)
+    names = ("pad", "unk", "cls", "sep", "mask")
+    special = {f"{name}_token": f"[{name.upper()}]" for name in names}
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=words._tokenizer, **special)
 
 
 def _encode(

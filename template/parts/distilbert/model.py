@@ -30,7 +30,9 @@ class Layer(nn.Module):
 class Classifier(nn.Module):
     """Token ids [B, length] int64 to logits [B, classes]."""
 
-    def __init__(self, encoder: transformers.DistilBertModel, cfg: config.Model, shape: data.Shape) -> None:
+    def __init__(
+        self, encoder: transformers.DistilBertModel, cfg: config.Model, shape: data.Shape
+    ) -> None:
         super().__init__()
         self.embeddings = encoder.embeddings
         self.layers = nn.ModuleList(Layer(layer) for layer in encoder.transformer.layer)
@@ -68,9 +70,7 @@ def build(cfg: config.Model, shape: data.Shape) -> nn.Module:
     transformers.logging.set_verbosity_error()  # every rank would say the same
     transformers.logging.disable_progress_bar()
     if shape.weights:
-        encoder = transformers.DistilBertModel.from_pretrained(
-            shape.weights, attn_implementation="sdpa"
-        )
+        encoder = transformers.DistilBertModel.from_pretrained(shape.weights)
         return Classifier(encoder, cfg, shape)
     size = transformers.DistilBertConfig(
         vocab_size=shape.vocabulary,
@@ -82,7 +82,6 @@ def build(cfg: config.Model, shape: data.Shape) -> nn.Module:
         dropout=cfg.dropout,
         attention_dropout=cfg.dropout,
         pad_token_id=shape.padding,
-        attn_implementation="sdpa",
     )
     return Classifier(transformers.DistilBertModel(size), cfg, shape)
 

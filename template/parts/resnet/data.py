@@ -86,12 +86,9 @@ class ImageFiles(Dataset[Batch]):
         return Batch(self.augment(inputs) if self.augment else inputs, torch.tensor(labels))
 
 
-Split = Images | ImageFiles  # what both splits are
-
-
 class Splits(NamedTuple):
-    train: Split
-    val: Split
+    train: Images | ImageFiles
+    val: Images | ImageFiles
     shape: Shape
 
 
