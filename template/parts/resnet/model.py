@@ -115,11 +115,14 @@ def run_and_forget(block: nn.Module, x: Tensor) -> Tensor:
 def same_statistics(block: nn.Module) -> Iterator[None]:
     """Without this the recomputation would count each batch twice in the running statistics."""
     norms = [m for m in block.modules() if isinstance(m, nn.BatchNorm2d | nn.SyncBatchNorm)]
+    momentum = [module.momentum for module in norms]
     for module in norms:
-        module.track_running_stats = False
-    yield
-    for module in norms:
-        module.track_running_stats = True
+        module.momentum = 0.0
+    try:
+        yield
+    finally:  # the recomputation ends with an exception, once it has what it needs
+        for module, before in zip(norms, momentum, strict=True):
+            module.momentum = before
 
 
 # {% endif %}
