@@ -45,7 +45,8 @@ def build_bundle(folder: Path) -> Path:
         OSError, subprocess.CalledProcessError: git is missing or failed.
     """
     repository, bundle = folder / "template", folder / "template.bundle"
-    shutil.copytree(template_root(), repository, ignore=shutil.ignore_patterns("__pycache__"))
+    caches = shutil.ignore_patterns("__pycache__", ".*_cache")
+    shutil.copytree(template_root(), repository, ignore=caches)
     # Whoever calls may be git itself, which tells its children about its own repository.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     for arguments in (

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from rendering import compile_once
 
 from ddpgen import answers, questions, render, template_source
 from ddpgen.errors import DdpgenError
@@ -191,6 +192,16 @@ def test_same_answers_give_the_same_bytes(tmp_path: Path) -> None:
     assert everything(first) == everything(second)
     for name in render.files_of(first):
         assert (first / name).read_bytes() == (second / name).read_bytes()
+
+
+def test_compiling_once_changes_nothing(tmp_path: Path) -> None:
+    for number, model in enumerate(("mlp", "gpt", "mlp")):
+        with compile_once():
+            render.render({"model": model}, tmp_path / f"once{number}")
+        render.render({"model": model}, tmp_path / f"each{number}")
+        for name in render.files_of(tmp_path / f"each{number}"):
+            once, each = (tmp_path / f"{kind}{number}" / name for kind in ("once", "each"))
+            assert once.read_bytes() == each.read_bytes()
 
 
 def test_works_without_git(tmp_path: Path) -> None:

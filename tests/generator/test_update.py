@@ -48,7 +48,7 @@ def test_clone_is_the_template(shell: Path) -> None:
     tracked = run("git", "ls-files", "-z", cwd=clone).split("\0")[:-1]
     root = template_source.template_root()
     files = [name for name in everything(root) if (root / name).is_file()]
-    assert sorted(tracked) == [name for name in files if "__pycache__" not in name]
+    assert sorted(tracked) == [name for name in files if "cache" not in name]
     assert all((clone / name).read_bytes() == (root / name).read_bytes() for name in tracked)
 
 

