@@ -1,0 +1,152 @@
+"""Every variant of every launch file: its form, the names in it, and what answers cannot do to it."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from torch.distributed.run import get_args_parser
+
+from ddpgen import questions
+from tests.clusters import variants
+
+DATA = Path(__file__).with_name("data")
+# Read by others than NCCL, torch or libfabric, with who reads them.
+OTHERS = {"NCCL_LIB_DIR"}  # nccl-env-profile.sh of Google's image
+SHELL = {".sh", ".sbatch"}
+
+
+def column(file: str, number: int = 0) -> list[str]:
+    return [line.split("\t")[number] for line in (DATA / file).read_text().splitlines() if line]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return variants.written(tmp_path_factory.mktemp("variants"))
+
+
+@pytest.fixture(scope="module")
+def scripts(files: list[Path]) -> list[Path]:
+    return [path for path in files if path.suffix in SHELL]
+
+
+def test_the_variants_cover_every_question_that_launch_files_read() -> None:
+    assert variants.read_by_launch_files() == variants.VALUES.keys()
+
+
+def test_shell_files_are_valid(scripts: list[Path]) -> None:
+    for path in scripts:
+        subprocess.run(["bash", "-n", path], check=True)
+
+
+def test_shell_files_are_clean(scripts: list[Path]) -> None:
+    if shutil.which("shellcheck") is None:
+        pytest.skip("no shellcheck (tests/clusters/install.sh installs it)")
+    project = scripts[0].parents[1]
+    assert (project / "launch" / "env.sh").exists()  # the others read it, relative to the project
+    found = subprocess.run(
+        ["shellcheck", "--external-sources", *scripts], cwd=project, capture_output=True, text=True
+    )
+    assert found.returncode == 0, found.stdout[:3000]
+    assert not [path for path in scripts if "shellcheck disable" in path.read_text()]
+
+
+def test_shell_files_are_formatted(scripts: list[Path]) -> None:
+    if shutil.which("shfmt") is None:
+        pytest.skip("no shfmt (pip install shfmt-py)")
+    found = subprocess.run(
+        ["shfmt", "--indent", "4", "--diff", *scripts], capture_output=True, text=True
+    )
+    assert found.returncode == 0, found.stdout[:3000]
+
+
+def test_directives_of_schedulers_come_before_the_first_command(scripts: list[Path]) -> None:
+    directive = re.compile(r"#(SBATCH|PBS|BSUB) -")
+    for path in scripts:
+        lines = path.read_text().splitlines()
+        first = next(n for n, line in enumerate(lines) if line and not line.startswith("#"))
+        late = [line for line in lines[first:] if directive.match(line)]
+        assert not late, f"{path}: {late}"
+        # A space after the # would make it a comment.
+        assert not re.search(r"^#\s+(SBATCH|PBS|BSUB) -", path.read_text(), re.MULTILINE)
+
+
+def test_variables_are_read_by_their_reader(files: list[Path]) -> None:
+    flags = {f"PET_{action.dest.upper()}" for action in get_args_parser()._actions}
+    known = {*column("nccl_params.txt"), *column("torch_env.txt"), *column("fi_env.txt"), *OTHERS}
+    families = "NCCL|TORCH|GLOO|FI|TORCHELASTIC|PYTORCH|PET"
+    pattern = re.compile(rf"\b((?:{families})_[A-Z0-9_]*[A-Z0-9])\b(?!_)")
+    for path in files:
+        names = set(pattern.findall(path.read_text()))
+        assert not names - known - flags, path
+
+
+def test_environment_files_are_valid_for_shell_and_nccl_conf(files: list[Path]) -> None:
+    for path in files:
+        if path.suffix == ".env":
+            for line in path.read_text().splitlines():
+                # No quotes, no export, no space that a shell would split or NCCL would keep.
+                assert re.fullmatch(r"(#.*)?|[A-Z][A-Z0-9_]*=[A-Za-z0-9=._,%/-]+", line), line
+
+
+def test_debugging_variables_stay_out_of_production(files: list[Path]) -> None:
+    table = "nccl_params_detail.tsv"
+    kind = dict(zip(column(table), column(table, 3), strict=True))
+    for path in files:
+        if path.name == "nccl.env":
+            for name in re.findall(r"^([A-Z0-9_]+)=", path.read_text(), re.MULTILINE):
+                assert kind.get(name, "torch") != "debugging", f"{path}: {name}"
+                assert not name.startswith("TORCH_"), f"{path}: {name}"
+    production = {path.read_text() for path in files if path.name == "nccl.env"}
+    assert all("NCCL_DEBUG=WARN" in text for text in production)
+
+
+TEXTS = [
+    name
+    for name in sorted(variants.read_by_launch_files())
+    if questions.load().questions[name].type == "str" and not questions.load().questions[name].choices
+]
+HOSTILE = ["$(touch x)", "`touch x`", "a;touch x", "a b", "a'b", 'a"b', "a\nb", "a|b", "-a", "a\\b"]
+
+
+@pytest.mark.parametrize("name", TEXTS)
+@pytest.mark.parametrize("value", HOSTILE)
+def test_answers_that_a_shell_would_interpret_are_refused(name: str, value: str) -> None:
+    given: questions.Answers = {"clusters": variants.ALL, "nodes": 2, name: value}
+    state = next(s for s in questions.load().evaluate(given) if s.question.name == name)
+    assert state.active
+    assert state.problem
+
+
+def test_longest_shell_file_is_short(scripts: list[Path]) -> None:
+    assert max(len(path.read_text().splitlines()) for path in scripts) < 120
+
+
+def test_sourcing_the_environment_interprets_nothing(
+    project: Callable[..., Path], environment: dict[str, str], tmp_path: Path
+) -> None:
+    folder = project(clusters=["slurm"], nodes=2, network="ethernet", network_interface="eth0")
+    with (folder / "launch" / "nccl.env").open("a") as file:
+        file.write(f"FI_PROVIDER=a b $(touch {tmp_path}/made) 'c'\n")
+    script = '. launch/env.sh; network_env; echo "$NCCL_SOCKET_IFNAME|$NCCL_DEBUG|$FI_PROVIDER"'
+    done = subprocess.run(
+        ["bash", "-euc", script],
+        cwd=folder,
+        env={**environment, "NCCL_DEBUG": "INFO"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    # The exact interface; what the environment held; and the line as it stands.
+    assert done.stdout == f"=eth0|INFO|a b $(touch {tmp_path}/made) 'c'\n"
+    assert not (tmp_path / "made").exists()
+
+
+def test_manifests_are_yaml_with_the_worst_names(files: list[Path]) -> None:
+    for path in files:
+        if path.suffix == ".yaml":
+            for document in yaml.safe_load_all(path.read_text()):
+                assert re.fullmatch("[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?", document["metadata"]["name"])

@@ -1,0 +1,105 @@
+"""Every distinct launch file: all values of all questions that launch files read."""
+
+import itertools
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import jinja2
+import yaml
+from jinja2 import meta
+
+from ddpgen import questions, template_source
+from ddpgen.questions import Answers, Value
+
+TEMPLATE = template_source.template_root()
+LAUNCH = TEMPLATE / "project" / "launch"
+ALL = ["local", "ssh", "slurm", "kubernetes", "pbs", "lsf"]
+WORST = "A_b.c-D"  # every kind of character that an answer for a shell or YAML file may hold
+VALUES: dict[str, list[Value]] = {
+    "project_name": [WORST],
+    "clusters": [ALL, [c for c in ALL if c != "kubernetes"], ["ssh", "pbs", "lsf"], ["local"]],
+    "checkpoint": [True, False],
+    "nodes": [1, 2],
+    "gpus_per_node": [3],
+    "network": [],  # all choices
+    "network_interface": ["", "eth0.1-b_c"],
+    "container": [],  # all choices
+    "container_image": ["~/a#b@c+d:e~f-g_h.sif"],
+    "time_limit": ["1:02:03"],
+    "partition": ["", "_a,b.c-D"],
+    "account": ["", "_a.b-C"],
+    "gpu_type": ["", "_a.b-C"],
+    "cpus_per_gpu": [7],
+}
+
+
+@cache
+def environment() -> jinja2.Environment:
+    """Copier's way to render, as copier.yml states it."""
+    options = yaml.safe_load((TEMPLATE / "copier.yml").read_text())["_envops"]
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATE),
+        extensions=["jinja2_ansible_filters.AnsibleCoreFiltersExtension"],
+        **{**options, "undefined": jinja2.StrictUndefined},
+    )
+
+
+def read_by_launch_files() -> set[str]:
+    """The questions that any launch file or part of one reads."""
+    parts = [TEMPLATE / "parts" / "launch", TEMPLATE / "parts" / "network"]
+    files = [p for folder in (LAUNCH, *parts) for p in folder.rglob("*") if p.is_file()]
+    names: set[str] = set()
+    for file in files:
+        names |= meta.find_undeclared_variables(environment().parse(file.read_text()))
+    defined = questions.load().questions
+    read = names & defined.keys()
+    while computed := {name for name in read if defined[name].computed}:
+        read -= computed
+        for name in computed:
+            text = str(defined[name].default)
+            read |= {other for other in defined if re.search(rf"\b{other}\b", text)}
+    return read
+
+
+def contexts() -> Iterator[Answers]:
+    """What templates see, for every combination of values that ddpgen accepts."""
+    questionnaire = questions.load()
+    values = {n: v or list(questionnaire.questions[n].values) for n, v in VALUES.items()}
+    for combination in itertools.product(*values.values()):
+        states = list(questionnaire.evaluate(dict(zip(values, combination, strict=True))))
+        # An answer to a question that does not apply here: the combination without it comes too.
+        if not any(state.active and state.problem for state in states):
+            yield {state.question.name: state.value for state in states}
+
+
+def rendered() -> dict[str, set[str]]:
+    """Path in launch/ -> the distinct texts that it can have."""
+    files: dict[str, set[str]] = {}
+    names = environment().list_templates(filter_func=lambda n: n.startswith("project/launch/"))
+    templates = [(n, environment().get_template(n)) for n in names]
+    for context in contexts():
+        for name, template in templates:
+            path = name.removeprefix("project/launch/")
+            text = template.render(context) if path.endswith(".jinja") else template_text(name)
+            files.setdefault(path.removesuffix(".jinja"), set()).add(text)
+    return files
+
+
+@cache
+def template_text(name: str) -> str:
+    """A file that never varies."""
+    return (TEMPLATE / name).read_text()
+
+
+def written(folder: Path) -> list[Path]:
+    """Write every distinct text to a file of its own below `folder`; returns the files."""
+    paths = []
+    for name, texts in rendered().items():
+        for number, text in enumerate(sorted(texts)):
+            path = folder / str(number) / "launch" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            paths.append(path)
+    return paths
