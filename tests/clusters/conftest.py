@@ -43,3 +43,10 @@ def lab() -> Iterator[slurm_lab.Lab]:
         pytest.skip(f"missing: {', '.join(missing)} (tests/clusters/install.sh installs them)")
     with slurm_lab.cluster() as cluster:
         yield cluster
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    (port,) = slurm_lab.free_ports(1)
+    return port

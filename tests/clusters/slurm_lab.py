@@ -72,6 +72,7 @@ class Lab:
         """Run one of SLURM's commands and return what it prints; raises when it fails."""
         done = subprocess.run(
             arguments,
+            check=False,
             cwd=cwd,
             env={**os.environ, **(env or {}), "SLURM_CONF": str(self.folder / "slurm.conf")},
             capture_output=True,
@@ -169,8 +170,19 @@ def _munged(folder: Path) -> list[str]:
 
 
 def _slurmd(folder: Path, name: str) -> list[str]:
-    script = 'mount --bind "$1/hosts" /etc/hosts; hostname "$2"; exec slurmd -D -N "$2" -f "$1/slurm.conf"'
-    return ["unshare", "--mount", "--uts", "bash", "-ec", script, "-", str(folder), name]
+    script = 'mount --bind "$1/hosts" /etc/hosts; hostname "$2"; exec slurmd -D -N "$2" -f "$3"'
+    return [
+        "unshare",
+        "--mount",
+        "--uts",
+        "bash",
+        "-ec",
+        script,
+        "-",
+        str(folder),
+        name,
+        _conf(folder),
+    ]
 
 
 def _start(folder: Path, name: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -181,8 +193,9 @@ def _start(folder: Path, name: str, command: Sequence[str]) -> subprocess.Popen[
 
 
 def _idle(lab: Lab) -> int:
+    query = ("sinfo", "--noheader", "--Node", "--partition=batch", "--format=%T")
     try:
-        return lab.command("sinfo", "--noheader", "--Node", "--partition=batch", "--format=%T").split().count("idle")
+        return lab.command(*query).split().count("idle")
     except RuntimeError:
         return 0  # the controller does not listen yet
 

@@ -1,4 +1,4 @@
-"""Every variant of every launch file: its form, the names in it, and what answers cannot do to it."""
+"""Every variant of every launch file: its form, its names, and what answers cannot do to it."""
 
 import re
 import shutil
@@ -48,7 +48,11 @@ def test_shell_files_are_clean(scripts: list[Path]) -> None:
     project = scripts[0].parents[1]
     assert (project / "launch" / "env.sh").exists()  # the others read it, relative to the project
     found = subprocess.run(
-        ["shellcheck", "--external-sources", *scripts], cwd=project, capture_output=True, text=True
+        ["shellcheck", "--external-sources", *scripts],
+        check=False,
+        cwd=project,
+        capture_output=True,
+        text=True,
     )
     assert found.returncode == 0, found.stdout[:3000]
     assert not [path for path in scripts if "shellcheck disable" in path.read_text()]
@@ -58,7 +62,10 @@ def test_shell_files_are_formatted(scripts: list[Path]) -> None:
     if shutil.which("shfmt") is None:
         pytest.skip("no shfmt (pip install shfmt-py)")
     found = subprocess.run(
-        ["shfmt", "--indent", "4", "--diff", *scripts], capture_output=True, text=True
+        ["shfmt", "--indent", "4", "--diff", *scripts],
+        check=False,
+        capture_output=True,
+        text=True,
     )
     assert found.returncode == 0, found.stdout[:3000]
 
@@ -107,7 +114,8 @@ def test_debugging_variables_stay_out_of_production(files: list[Path]) -> None:
 TEXTS = [
     name
     for name in sorted(variants.read_by_launch_files())
-    if questions.load().questions[name].type == "str" and not questions.load().questions[name].choices
+    if questions.load().questions[name].type == "str"
+    and not questions.load().questions[name].choices
 ]
 HOSTILE = ["$(touch x)", "`touch x`", "a;touch x", "a b", "a'b", 'a"b', "a\nb", "a|b", "-a", "a\\b"]
 
@@ -149,4 +157,6 @@ def test_manifests_are_yaml_with_the_worst_names(files: list[Path]) -> None:
     for path in files:
         if path.suffix == ".yaml":
             for document in yaml.safe_load_all(path.read_text()):
-                assert re.fullmatch("[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?", document["metadata"]["name"])
+                assert re.fullmatch(
+                    "[a-z0-9]([a-z0-9-]{0,50}[a-z0-9])?", document["metadata"]["name"]
+                )
