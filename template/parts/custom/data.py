@@ -1,0 +1,101 @@
+"""Your data. The example is a small table; replace it, and keep the names that are used elsewhere.
+
+What DDP demands here, and tests/test_contract.py checks:
+- `prepare` does its work once, leaves nothing half-written behind, and finds it done the next time.
+- `open_splits` gives the same samples in the same order on every rank. Do not divide the data by
+  rank: the loader does, and fills up so that all ranks have equally many batches of equal shape.
+- `__getitems__` gives sample i wherever it is asked for it. For augmentation use torch's global
+  generator, which the loader seeds by the place of the batch, and only in the training split.
+- A target that is IGNORE does not count: the loader marks what it fills up with, and you may mark
+  missing labels or masked tokens.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+import config
+
+UNIT = "samples"  # what throughput counts
+IGNORE = math.nan  # the target that does not count; for classes use -100
+
+
+class Batch(NamedTuple):
+    inputs: Tensor  # [B, features] float32
+    targets: Tensor  # [B] float32, in standard deviations from the mean
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the model must know about the data."""
+
+    features: int
+
+
+class Table(Dataset[Batch]):
+    """Rows in memory. Indexed by a whole batch at a time, which spares a Python loop over rows."""
+
+    def __init__(self, inputs: Tensor, targets: Tensor) -> None:
+        self.inputs, self.targets = inputs, targets
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def __getitems__(self, indices: list[int]) -> Batch:
+        rows = torch.tensor(indices)
+        return Batch(self.inputs[rows], self.targets[rows])
+
+
+class Splits(NamedTuple):
+    train: Table
+    val: Table
+    shape: Shape
+
+
+def valid(targets: Tensor) -> Tensor:
+    """Which targets count: a bool tensor of the same shape."""
+    return ~targets.isnan()
+
+
+def prepare(cfg: config.Data) -> None:
+    """Download, decode or tokenise here, once per node and before the process group exists."""
+    path = _prepared(cfg)
+    if path.exists():
+        return
+    from sklearn import datasets  # only needed here, where the data is prepared
+
+    inputs, targets = datasets.load_diabetes(return_X_y=True)
+    table = {"inputs": torch.tensor(inputs).float(), "targets": torch.tensor(targets).float()}
+    partial = path.with_suffix(".partial")
+    torch.save(table, partial)
+    partial.replace(path)  # whoever sees the file sees all of it
+
+
+def open_splits(cfg: config.Data) -> Splits:
+    """Open what was prepared. It is called by every rank and must be quick."""
+    table = torch.load(_prepared(cfg), weights_only=True)
+    generator = torch.Generator().manual_seed(cfg.split_seed)
+    order = torch.randperm(len(table["targets"]), generator=generator)
+    held_out = max(1, round(cfg.validation * len(order)))
+    val, train = order[:held_out], order[held_out:]
+    # Scaled by the training rows alone: the validation rows must stay unseen.
+    inputs = _scale(table["inputs"], train)
+    targets = _scale(table["targets"], train)
+    return Splits(
+        Table(inputs[train], targets[train]),
+        Table(inputs[val], targets[val]),
+        Shape(features=inputs.shape[1]),
+    )
+
+
+def _prepared(cfg: config.Data) -> Path:
+    return Path(cfg.folder) / "diabetes.pt"
+
+
+def _scale(values: Tensor, train: Tensor) -> Tensor:
+    return (values - values[train].mean(0)) / values[train].std(0)

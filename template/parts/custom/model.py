@@ -1,0 +1,137 @@
+"""Your model and its loss. The example is a small residual network that predicts one number.
+
+What DDP demands here, and tests/test_contract.py checks:
+- Every rank builds the same modules in the same order, and `forward` does the same work on each:
+  no condition on the rank, and none on the values of a batch.
+# {% if dynamic_graph %}
+- A parameter may miss its gradient in some steps, if the decision is made on the host, as below.
+# {% else %}
+- Every parameter takes part in every forward. Without a gradient for one of them, DDP would wait
+  for it; if that is what you want, generate the project with dynamic_graph.
+# {% endif %}
+- `loss_sum` and `metric_sums` are sums over valid targets, never means: ranks may hold different
+  numbers of them, and the caller divides once by the number of all.
+- Mask with `torch.where`, not by boolean indexing: a shape that depends on values makes the host
+  wait for the GPU in every step.
+- A shared parameter is one tensor used twice, never a copy; new tensors in `forward` are made on
+  the device of its input.
+"""
+
+# {% if activation_checkpointing and batch_norm != 'group' %}
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+# {% endif %}
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+# {% if activation_checkpointing %}
+from torch.utils.checkpoint import checkpoint
+# {% endif %}
+
+import config
+import data
+
+
+# {% if batch_norm == 'group' %}
+def norm(width: int) -> nn.GroupNorm:
+    """Normalises each sample by itself, 8 features at a time."""
+    return nn.GroupNorm(width // 8, width)
+# {% else %}
+def norm(width: int) -> nn.BatchNorm1d:
+    """Normalises each feature over the batch{{ '; the wrap makes it one of all ranks' if batch_norm == 'sync' else ' of this rank' }}."""
+    return nn.BatchNorm1d(width)
+# {% endif %}
+
+
+class Block(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+        self.norm = norm(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + F.relu(self.norm(self.linear(x)))
+
+
+class Regressor(nn.Module):
+    """Rows [B, features] float32 to one number each [B]."""
+
+    def __init__(self, cfg: config.Model, shape: data.Shape) -> None:
+        super().__init__()
+        self.stem = nn.Linear(shape.features, cfg.width)
+        self.blocks = nn.ModuleList(Block(cfg.width) for _ in range(cfg.depth))
+        self.head = nn.Linear(cfg.width, 1)
+        # {% if dynamic_graph %}
+        self.layer_drop = cfg.layer_drop
+        # {% endif %}
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        x = self.stem(inputs)
+        for block in self.blocks:
+            # {% if dynamic_graph %}
+            # Drawn on the host, so that no device is waited for, and before any recomputation.
+            if self.training and torch.rand(()) < self.layer_drop:
+                continue
+            # {% endif %}
+            # {% if activation_checkpointing %}
+            x = run_and_forget(block, x)
+            # {% else %}
+            x = block(x)
+            # {% endif %}
+        predicted: Tensor = self.head(x).squeeze(-1)
+        return predicted
+
+
+# {% if activation_checkpointing and batch_norm == 'group' %}
+def run_and_forget(block: nn.Module, x: Tensor) -> Tensor:
+    """The block's output; what is inside it is computed once more in the backward pass."""
+    output: Tensor = checkpoint(block, x, use_reentrant=False)
+    return output
+
+
+# {% endif %}
+# {% if activation_checkpointing and batch_norm != 'group' %}
+def run_and_forget(block: nn.Module, x: Tensor) -> Tensor:
+    """The block's output; what is inside it is computed once more in the backward pass."""
+    output: Tensor = checkpoint(
+        block, x, use_reentrant=False, context_fn=lambda: (nullcontext(), same_statistics(block))
+    )
+    return output
+
+
+@contextmanager
+def same_statistics(block: nn.Module) -> Iterator[None]:
+    """Without this the recomputation would count each batch twice in the running statistics."""
+    norms = [m for m in block.modules() if isinstance(m, nn.BatchNorm1d | nn.SyncBatchNorm)]
+    momentum = [module.momentum for module in norms]
+    for module in norms:
+        module.momentum = 0.0
+    try:
+        yield
+    finally:  # the recomputation ends with an exception, once it has what it needs
+        for module, before in zip(norms, momentum, strict=True):
+            module.momentum = before
+
+
+# {% endif %}
+def build(cfg: config.Model, shape: data.Shape) -> nn.Module:
+    """The model on the CPU, weights drawn from torch's global generator."""
+    return Regressor(cfg, shape)
+
+
+def loss_sum(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Squared errors, summed over valid targets."""
+    return _errors(outputs, targets).square().sum()
+
+
+def metric_sums(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    """Sums over valid targets; the caller divides by their number over all ranks."""
+    absolute = _errors(outputs, targets).abs().sum()
+    return {"loss": loss_sum(outputs, targets), "absolute_error": absolute}
+
+
+def _errors(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Predicted minus true, 0 where the target does not count."""
+    # The target is replaced before the difference: NaN times a gradient of 0 would still be NaN.
+    return outputs - torch.where(data.valid(targets), targets, outputs.detach())
