@@ -29,6 +29,11 @@ examples:
   ddpgen new vision --answers answers.toml     answers from a file; ask the rest
   ddpgen new my-project --defaults --dry-run   list the files, write nothing
   ddpgen options                               every option with its choices
+
+--data goes before --answers, both go before what would be asked or assumed.
+Without a terminal nothing is asked: give --defaults or all answers.
+Exit codes: 0 done, 1 a failure of the machine, 2 a mistake in the command,
+130 cancelled. Unless it is 0, nothing was created.
 """
 
 
@@ -189,10 +194,10 @@ def _next_steps(path: Path, files: Sequence[str]) -> None:
         "Next:",
         f"  cd {shlex.quote(str(path))}",
         "  python -m venv .venv && . .venv/bin/activate",
-        "  python -m pip install -e .",
-        "  python train.py                 train on this machine",
-        "  python -m pytest                check it, on two processes",
+        "  python -m pip install -e '.[dev]'",
+        "  python train.py      train on this machine",
+        "  python -m pytest     check it, on two processes",
     ]
     if launch:
-        lines.append(f"  launch/                         {', '.join(n[7:] for n in launch)}")
+        lines.append(f"  launch/              {', '.join(name[7:] for name in launch)}")
     print("\n".join(lines))

@@ -155,13 +155,14 @@ def _occupied(dest: Path) -> DdpgenError:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM wait until a short step is complete."""
+    """Ignore Ctrl-C and SIGTERM during a short step: half of it would be worse than being late."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    previous = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    previous = {number: signal.signal(number, signal.SIG_IGN) for number in signals}
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler or signal.SIG_DFL)

@@ -2,9 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import CodeType
 from typing import Any
-from unittest.mock import patch
 
 from jinja2 import Environment
 
@@ -17,7 +15,7 @@ def compile_once() -> Iterator[None]:
     one template here, so the source alone is the key.
     """
     original = Environment.compile
-    compiled: dict[tuple[Any, ...], CodeType] = {}
+    compiled: dict[tuple[Any, ...], Any] = {}
 
     def compile_(self: Environment, source: Any, *arguments: Any, **options: Any) -> Any:
         if not isinstance(source, str):
@@ -27,5 +25,8 @@ def compile_once() -> Iterator[None]:
             compiled[key] = original(self, source, *arguments, **options)
         return compiled[key]
 
-    with patch.object(Environment, "compile", compile_):
+    Environment.compile = compile_
+    try:
         yield
+    finally:
+        Environment.compile = original

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ddpgen import answers, questions
 from ddpgen.errors import DdpgenError
@@ -71,7 +73,7 @@ def test_flag_is_refused(flags: list[str], message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("flags", "message"),
     [
         (["batch_norm=sync"], "needs model in ('resnet', 'custom'), but model is mlp"),
         (["accumulation_steps=4"], "needs accumulation, but accumulation is false"),
@@ -89,9 +91,9 @@ def test_flag_is_refused(flags: list[str], message: str) -> None:
         (["clusters=slurm", "partition=a;b"], "letters, digits"),
     ],
 )
-def test_combination_is_refused(given: list[str], message: str) -> None:
+def test_combination_is_refused(flags: list[str], message: str) -> None:
     with pytest.raises(DdpgenError) as caught:
-        answers.resolve(QUESTIONNAIRE, answers.from_flags(QUESTIONNAIRE, given))
+        answers.resolve(QUESTIONNAIRE, answers.from_flags(QUESTIONNAIRE, flags))
     assert message in str(caught.value)
 
 
@@ -119,6 +121,21 @@ def test_file_is_read(tmp_path: Path, name: str, text: str) -> None:
         "accumulation": True,
         "clusters": ["local", "slurm"],
     }
+
+
+@given(st.text(max_size=80), st.sampled_from(sorted(QUESTIONNAIRE.questions)))
+@settings(max_examples=1500, deadline=None)
+def test_any_text_is_an_answer_or_one_clear_error(text: str, name: str) -> None:
+    try:
+        found = answers.from_flags(QUESTIONNAIRE, [f"{name}={text}"])
+        complete = answers.resolve(QUESTIONNAIRE, found)
+    except DdpgenError as error:
+        message = str(error)
+    else:
+        assert complete[name] == found[name]
+        return
+    assert name in message
+    assert message.replace("\n", "").isprintable()
 
 
 def test_empty_file_has_no_answers(tmp_path: Path) -> None:
@@ -184,9 +201,9 @@ def test_differing_answers_are_enough() -> None:
 def test_differing_is_the_smallest_set_for_every_choice() -> None:
     for name, question in QUESTIONNAIRE.questions.items():
         for value in question.values:
-            given: dict[str, Value] = {name: [value] if question.multiselect else value}
+            answer: dict[str, Value] = {name: [value] if question.multiselect else value}
             try:
-                complete = answers.resolve(QUESTIONNAIRE, given)
+                complete = answers.resolve(QUESTIONNAIRE, answer)
             except DdpgenError:
                 continue
             needed = answers.differing(QUESTIONNAIRE, complete, {})
