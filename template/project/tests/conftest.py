@@ -1,0 +1,16 @@
+"""Once per test session, the project's data is prepared."""
+
+import os
+
+import pytest
+
+import common
+import config
+import loading
+
+
+@pytest.fixture(scope="session", autouse=True)
+def prepared_data() -> None:
+    """Prepare the data that config.toml names, as train.py would."""
+    os.chdir(common.PROJECT)
+    loading.prepare(config.load(common.PROJECT / "config.toml", common.SMALL).data)
