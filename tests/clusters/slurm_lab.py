@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -201,7 +201,7 @@ def _idle(lab: Lab) -> int:
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Processes of this lab that are still there: its daemons, its step daemons, its jobs' ranks."""
+    """Processes of this lab that are still there: daemons and ranks."""
     mark = str(folder).encode()
     found = []
     for entry in Path("/proc").iterdir():
@@ -225,4 +225,5 @@ def _stop(folder: Path, processes: Sequence[subprocess.Popen[bytes]]) -> None:
             process.kill()
             process.wait()
     for pid in processes_of(folder):
-        os.kill(pid, 9)
+        with suppress(ProcessLookupError):  # it ended meanwhile
+            os.kill(pid, 9)

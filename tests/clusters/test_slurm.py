@@ -72,14 +72,6 @@ def test_two_nodes_form_one_world(undisturbed: dict[str, Any]) -> None:
     assert (undisturbed["step"], undisturbed["world_size"]) == (60, 4)
 
 
-def test_ranks_started_by_srun_train_the_same_weights(
-    lab: Lab, folder: Path, environment: dict[str, str], undisturbed: dict[str, Any]
-) -> None:
-    job = lab.submit("launch/slurm_direct.sbatch", *TRAINED, cwd=folder, env=environment)
-    finish(lab, folder, job)
-    assert_identical(last_checkpoint(folder, job), undisturbed)
-
-
 @pytest.mark.parametrize(
     ("script", "signal"),
     [
