@@ -1,0 +1,96 @@
+# `make` lists the targets. Everything is installed in .venv and written below build/ and site/.
+# Another Python: make test PYTHON=python3.12. Another number of test workers: make test WORKERS=4.
+
+PYTHON ?= python3
+WORKERS ?= 2
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export GIT_TERMINAL_PROMPT := 0
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt --build-constraint constraints.txt
+TEMPLATE := $(shell find ddpgen template -type f -not -path '*/__pycache__/*')
+
+.PHONY: help
+help:    ## this list
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1 \t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+.PHONY: demo
+demo: build/demo/.installed    ## generate the default project, train it on two processes, show what it learnt
+	@rm -rf build/demo/runs/demo
+	@echo "--- python train.py --processes 2 run.name=demo"
+	@cd build/demo && ../../$(BIN)/python train.py --processes 2 run.name=demo </dev/null
+	@$(BIN)/python tests/quality/summary.py build/demo/runs/demo
+
+.PHONY: test
+test: $(VENV)/dev    ## everything: lint, types, generator, every variant, real training, real clusters
+	@if [[ $$(id -u) == 0 ]] && command -v apt-get >/dev/null; then tests/clusters/install.sh; fi
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict ddpgen
+	$(BIN)/python -m pytest --numprocesses=$(WORKERS) --dist=loadgroup </dev/null
+
+.PHONY: matrix
+matrix: $(VENV)/dev    ## only the product: every variant of every file, and training in every combination
+	$(BIN)/python -m pytest tests/product --numprocesses=$(WORKERS) --dist=loadgroup </dev/null
+
+.PHONY: quality
+quality: $(VENV)/dev    ## train the defaults of all model families, compare with the goals, write docs/quality.md
+	@$(BIN)/python tests/quality/measure.py </dev/null
+
+.PHONY: docs
+docs: $(VENV)/docs    ## build the documentation in site/
+	@$(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
+.PHONY: clean
+clean:    ## remove everything that was built, the virtual environment too
+	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+# --- What the targets stand on ------------------------------------------------------------------
+
+build/demo/.installed: $(VENV)/ddpgen $(TEMPLATE)
+	@rm -rf build/demo
+	@$(BIN)/ddpgen new build/demo --defaults
+	@echo "--- pip install build/demo (what the project depends on)"
+	@$(INSTALL) ./build/demo
+	@touch $@
+
+# The virtual environment with PyTorch. Where pip is not told where to look (index-url, find-links) and there is no
+# GPU, uv finds the build for CPUs: the default one brings several gigabytes of CUDA. Where uv cannot reach it, pip
+# takes what it finds.
+$(VENV)/torch: constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "Python 3.11 or later is needed: make PYTHON=python3.12 ..." >&2; exit 2; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+	    { echo "Python's venv is incomplete: install the package python3-venv" >&2; exit 2; }
+	@echo "--- virtual environment in $(VENV), with PyTorch"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --constraint constraints.txt pip
+	@if command -v nvidia-smi >/dev/null || $(BIN)/pip config list | grep -qE 'index-url|find-links'; then \
+	    $(INSTALL) torch; \
+	else \
+	    $(INSTALL) uv; \
+	    $(BIN)/uv pip install --quiet --python $(BIN)/python --torch-backend=cpu --constraint constraints.txt torch || \
+	        $(INSTALL) torch; \
+	fi
+	@touch $@
+
+$(VENV)/ddpgen: $(VENV)/torch pyproject.toml
+	@$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/dev: $(VENV)/ddpgen
+	@echo "--- what the tests need"
+	@$(INSTALL) --group dev
+	@touch $@
+
+$(VENV)/docs: $(VENV)/ddpgen
+	@$(INSTALL) --group docs
+	@touch $@
