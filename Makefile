@@ -9,6 +9,9 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
+# Nothing of the calling shell reaches the build: neither a module path nor options of another environment.
+unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
+
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export GIT_TERMINAL_PROMPT := 0
 
