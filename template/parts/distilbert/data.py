@@ -186,17 +186,23 @@ def _paragraphs(modules: list[str]) -> list[str]:
 
 
 def _train_tokenizer(texts: list[str], vocabulary: int) -> Any:
-    """A WordPiece tokenizer like BERT's, with a vocabulary from these texts."""
+    """Pairs of bytes, merged as often as `vocabulary` allows.
+
+    Not BERT's own WordPiece: its training gives other numbers each time, but every node prepares
+    for itself and must come to the same.
+    """
     import tokenizers
     import transformers
 
-    words = tokenizers.BertWordPieceTokenizer(lowercase=True)
-    words.train_from_iterator(texts, vocab_size=vocabulary, show_progress=False)
-    ends = [(token, words.token_to_id(token)) for token in ("[SEP]", "[CLS]")]
-    words.post_processor = tokenizers.processors.BertProcessing(*ends)
     names = ("pad", "unk", "cls", "sep", "mask")
     special = {f"{name}_token": f"[{name.upper()}]" for name in names}
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=words._tokenizer, **special)
+    pairs = tokenizers.ByteLevelBPETokenizer(lowercase=True, add_prefix_space=True)
+    pairs.train_from_iterator(
+        texts, vocabulary, show_progress=False, special_tokens=list(special.values())
+    )
+    ends = [(token, pairs.token_to_id(token)) for token in ("[SEP]", "[CLS]")]
+    pairs.post_processor = tokenizers.processors.BertProcessing(*ends)
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=pairs._tokenizer, **special)
 
 
 def _encode(

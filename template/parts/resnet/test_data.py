@@ -1,0 +1,108 @@
+"""Images from folders of files, and augmentation."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+import common
+import config
+import data
+
+COLOURS = {"blue": (0, 0, 255), "green": (0, 255, 0), "red": (255, 0, 0)}
+
+
+def settings(folder: Path, **changes: Any) -> config.Data:
+    """The small data config for colour images, with what is prepared in `folder`."""
+    return replace(
+        common.settings(folder).data, folder=str(folder), channels=3, image_size=16, **changes
+    )
+
+
+def draw(folder: Path, count: int) -> None:
+    """`count` images of each colour, in a folder per colour, in several formats and sizes."""
+    for name, colour in COLOURS.items():
+        (folder / name).mkdir(parents=True)
+        for number in range(count):
+            ending = ("png", "jpg", "bmp")[number % 3]
+            image = Image.new("RGB", (20 + number, 30), colour)
+            image.save(folder / name / f"{number}.{ending}")
+        (folder / name / "notes.txt").write_text("not an image")
+
+
+def colours(split: data.Images | data.ImageFiles) -> list[int]:
+    """What is seen on each image: the brightest channel, as the number of the class."""
+    batch = split.__getitems__(list(range(len(split))))
+    assert batch.inputs.shape[1:] == (3, 16, 16)
+    assert batch.inputs.dtype == torch.float32
+    seen = 2 - batch.inputs.mean((2, 3)).argmax(1)  # red is channel 0 and class 2
+    assert torch.equal(seen, batch.targets)
+    return seen.tolist()
+
+
+def test_folder_is_divided(tmp_path: Path) -> None:
+    """Each image is in one split, with the class of its folder."""
+    draw(tmp_path / "images", 6)
+    cfg = settings(tmp_path, source=str(tmp_path / "images"), validation=0.25)
+    data.prepare(cfg)
+    splits = data.open_splits(cfg)
+    assert splits.shape == data.Shape(channels=3, classes=3)
+    train, val = colours(splits.train), colours(splits.val)
+    assert len(val) == 4
+    assert sorted(train + val) == [0] * 6 + [1] * 6 + [2] * 6
+
+
+def test_folders_of_splits(tmp_path: Path) -> None:
+    """train/ and val/ are taken as they are."""
+    draw(tmp_path / "images" / "train", 3)
+    draw(tmp_path / "images" / "val", 1)
+    cfg = settings(tmp_path, source=str(tmp_path / "images"))
+    data.prepare(cfg)
+    splits = data.open_splits(cfg)
+    assert sorted(colours(splits.train)) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert sorted(colours(splits.val)) == [0, 1, 2]
+
+
+def test_damaged_file_is_named(tmp_path: Path) -> None:
+    """An image that cannot be decoded ends the run with its path."""
+    draw(tmp_path / "images", 2)
+    for path in (tmp_path / "images").rglob("*.png"):
+        path.write_bytes(b"damaged")
+    cfg = settings(tmp_path, source=str(tmp_path / "images"))
+    data.prepare(cfg)
+    train = data.open_splits(cfg).train
+    with pytest.raises(config.ConfigError, match=r"0\.png cannot be read"):
+        train.__getitems__(list(range(len(train))))
+
+
+def test_folder_without_classes(tmp_path: Path) -> None:
+    """A folder that holds no folders of images is refused with what is expected."""
+    cfg = settings(tmp_path, source=str(tmp_path))
+    with pytest.raises(config.ConfigError, match="one folder of images per class"):
+        data.prepare(cfg)
+
+
+def test_augmentation(tmp_path: Path) -> None:
+    """Random for training images, repeated by the same seed, absent from validation."""
+    splits = data.open_splits(common.settings(tmp_path).data)
+    for split, changes in ((splits.train, True), (splits.val, False)):
+        torch.manual_seed(1)
+        one, other = split.__getitems__([3, 4]), split.__getitems__([3, 4])
+        torch.manual_seed(1)
+        again = split.__getitems__([3, 4])
+        assert torch.equal(one.inputs, again.inputs)
+        assert torch.equal(one.inputs, other.inputs) != changes
+
+
+def test_augmentation_by_nothing_changes_nothing() -> None:
+    """Angle, zoom and shift of 0 give the images back; mirroring turns about half of them."""
+    images = torch.rand(64, 1, 8, 8)
+    torch.testing.assert_close(data.Augment(0.0, 0.0, 0.0, flip=False)(images), images)
+    mirrored = data.Augment(0.0, 0.0, 0.0, flip=True)(images)
+    turned = ((mirrored - images.flip(3)).abs() < 1e-5).all(3).all(2).sum().item()
+    kept = ((mirrored - images).abs() < 1e-5).all(3).all(2).sum().item()
+    assert turned + kept == 64
+    assert min(turned, kept) > 16
