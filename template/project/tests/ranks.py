@@ -46,7 +46,7 @@ class World:
             self.processes[-1].start()
 
     def wait(self, seconds: float = 120) -> list[int]:
-        """Wait until all have ended or one has failed; returns the exit codes, -9 for killed ones."""
+        """Wait until all have ended or one has failed; returns the exit codes, -9: killed."""
         deadline = time.monotonic() + seconds
         while not all(process.exitcode == 0 for process in self.processes):
             if any(process.exitcode for process in self.processes):

@@ -1,0 +1,70 @@
+"""The data: bundled tables, and rows of the user's own files."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import torch
+from pyarrow import csv, parquet
+
+import common
+import config
+import data
+
+ROWS = 40
+
+
+def write_table(path: Path) -> None:
+    """A small table with a number, a constant, and labels that are words."""
+    table = pa.table(
+        {
+            "size": [float(n) for n in range(ROWS)],
+            "constant": [1.0] * ROWS,
+            "kind": ["odd" if n % 2 else "even" for n in range(ROWS)],
+        }
+    )
+    if path.suffix == ".csv":
+        csv.write_csv(table, path)
+    else:
+        parquet.write_table(table, path)
+
+
+def settings(folder: Path, source: Path | str, target: str = "kind") -> config.Data:
+    overrides = (f"data.folder={folder}", f"data.source={source}", f"data.target={target}")
+    return common.settings(folder, *overrides).data
+
+
+@pytest.mark.parametrize("name", ["table.csv", "table.parquet"])
+def test_own_file(name: str, tmp_path: Path) -> None:
+    """Every row is in one split, features are scaled by the training rows, labels are numbered."""
+    write_table(tmp_path / name)
+    cfg = settings(tmp_path, tmp_path / name)
+    data.prepare(cfg)
+    train, val, shape = data.open_splits(cfg)
+    assert (shape.features, shape.classes) == (2, 2)
+    assert (len(train), len(val)) == (32, 8)
+    assert train.inputs[:, 0].mean().abs() < 1e-6
+    assert train.inputs[:, 0].std().item() == pytest.approx(1.0)
+    assert torch.cat((train.inputs, val.inputs)).isfinite().all()
+    assert torch.cat((train.targets, val.targets)).bincount().tolist() == [20, 20]
+
+
+@pytest.mark.parametrize("name", ["digits", "wine", "breast_cancer"])
+def test_bundled_sets(name: str, tmp_path: Path) -> None:
+    """They come without network, and the same rows are held out each time."""
+    cfg = settings(tmp_path, name)
+    data.prepare(cfg)
+    first, second = data.open_splits(cfg), data.open_splits(cfg)
+    assert first.val.inputs.equal(second.val.inputs)
+    assert first.shape.classes == len(first.train.targets.unique())
+
+
+def test_mistakes_are_named(tmp_path: Path) -> None:
+    """What is wrong with the source is said with the names that would be right."""
+    write_table(tmp_path / "table.csv")
+    with pytest.raises(config.ConfigError, match="there is no such file"):
+        data.prepare(settings(tmp_path, tmp_path / "absent.csv"))
+    with pytest.raises(config.ConfigError, match="the columns are size, constant, kind"):
+        data.prepare(settings(tmp_path, tmp_path / "table.csv", target="label"))
+    with pytest.raises(config.ConfigError, match="digits, wine, breast_cancer"):
+        data.prepare(settings(tmp_path, "diggits"))

@@ -1,0 +1,44 @@
+"""Metrics for MLflow, at MLFLOW_TRACKING_URI or in a database beside the runs."""
+
+import dataclasses
+import os
+import time
+from pathlib import Path
+
+import mlflow
+from mlflow.entities import Metric
+
+import config
+
+PROJECT = {{ project_name | tojson }}
+
+
+class Tracker:
+    """Rank 0's record of a run; it goes on where a restarted run continues."""
+
+    def __init__(self, cfg: config.Config, folder: Path, step: int) -> None:
+        beside = f"sqlite:///{folder.parent.absolute() / 'mlflow.db'}"
+        self.client = mlflow.MlflowClient(os.environ.get("MLFLOW_TRACKING_URI", beside))
+        path = folder / "mlflow_id"  # kept over restarts
+        if step == 0 or not path.exists():
+            path.write_text(self._create_run(folder.name, cfg))
+        self.run_id = path.read_text()
+
+    def log(self, step: int, row: dict[str, float]) -> None:
+        """Record the values of a step."""
+        now = int(time.time() * 1000)
+        metrics = [Metric(name, value, now, step) for name, value in row.items()]
+        self.client.log_batch(self.run_id, metrics)
+
+    def finish(self) -> None:
+        """Mark the run as ended."""
+        self.client.set_terminated(self.run_id)
+
+    def _create_run(self, name: str, cfg: config.Config) -> str:
+        found = self.client.get_experiment_by_name(PROJECT)
+        experiment = found.experiment_id if found else self.client.create_experiment(PROJECT)
+        run_id = str(self.client.create_run(experiment, run_name=name).info.run_id)
+        for section, values in dataclasses.asdict(cfg).items():
+            for key, value in values.items():
+                self.client.log_param(run_id, f"{section}.{key}", value)
+        return run_id

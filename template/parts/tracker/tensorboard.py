@@ -1,0 +1,25 @@
+"""Metrics for TensorBoard: `tensorboard --logdir runs` shows all runs side by side."""
+
+from pathlib import Path
+
+from torch.utils.tensorboard import SummaryWriter
+
+import config
+
+
+class Tracker:
+    """Rank 0's record of a run; it goes on where a restarted run continues."""
+
+    def __init__(self, cfg: config.Config, folder: Path, step: int) -> None:
+        # What an earlier attempt wrote after the step of its checkpoint is hidden: it comes again.
+        self.writer = SummaryWriter(folder / "tensorboard", purge_step=step + 1)
+        self.writer.add_text("config", f"    {config.dump(cfg)}".replace("\n", "\n    "), step)
+
+    def log(self, step: int, row: dict[str, float]) -> None:
+        """Record the values of a step."""
+        for name, value in row.items():
+            self.writer.add_scalar(name, value, step)
+
+    def finish(self) -> None:
+        """Write what is still in memory."""
+        self.writer.close()
