@@ -50,9 +50,14 @@ def last_checkpoint(folder: Path, job: str) -> dict[str, Any]:
     return {"world_size": json.loads(newest.read_text())["world_size"], **content}
 
 
-def assert_identical(one: dict[str, Any], other: dict[str, Any]) -> None:
-    """Every number and tensor is the same, to the last bit."""
-    torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """Every number and tensor is the same but for rounding.
+
+    DDP arranges its buckets anew after the first step of every process, and where a number lies in
+    a message decides in which order more than two ranks' values are added. So the first step
+    after a resume may round differently; a lost, repeated or wrong step differs far more.
+    """
+    torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5, equal_nan=True)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +102,7 @@ def test_job_told_to_stop_saves_requeues_itself_and_ends_with_the_same_weights(
     assert saved, log
     assert f"continuing from step_{int(saved[1]):08d}.pt" in log
     assert restarts(lab, job) == 1
-    assert_identical(last_checkpoint(folder, job), undisturbed)
+    assert_same(last_checkpoint(folder, job), undisturbed)
 
 
 def test_cancelled_job_does_not_come_back(
