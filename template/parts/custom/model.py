@@ -133,5 +133,6 @@ def metric_sums(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
 
 def _errors(outputs: Tensor, targets: Tensor) -> Tensor:
     """Predicted minus true, 0 where the target does not count."""
-    # The target is replaced before the difference: NaN times a gradient of 0 would still be NaN.
+    # What does not count is replaced before anything is computed with it: masked afterwards, the
+    # gradient of most formulas would still be NaN.
     return outputs - torch.where(data.valid(targets), targets, outputs.detach())
