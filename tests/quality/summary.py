@@ -12,7 +12,7 @@ def main() -> int:
     rows = history(folder)
     losses, scores = column(rows, "train_loss"), column(rows, "val_accuracy")
     curve = folder / "curve.png"
-    print(f"training loss        {losses[0]:.3f} -> {losses[-1]:.3f}")
+    print(f"training loss        {losses[0]:.4f} -> {losses[-1]:.4f}")
     print(f"validation accuracy  {scores[0]:.1%} -> {scores[-1]:.1%}")
     print(f"curve                {curve}")
     print(f"the project          {folder.parents[1]}")

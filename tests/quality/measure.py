@@ -1,0 +1,177 @@
+"""Trains the defaults of every model family and compares what they reach with the goals.
+
+measure.py [FAMILY ...]    writes docs/quality.md and the README's table when all were measured
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from runs import column, history
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build" / "quality"
+PAGE = ROOT / "docs" / "quality.md"
+README = ROOT / "README.md"
+BEGIN, END = "<!-- quality: written by `make quality` -->\n", "<!-- end of quality -->\n"
+RANKS = 2
+SECONDS = 600  # the longest training that a goal allows, with its evaluations
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What the embedded default of a family has to reach in its last evaluation."""
+
+    metric: str  # name in metrics.jsonl
+    bound: Callable[[Path], float]
+    higher: bool
+    words: str
+    data: str
+    form: str
+
+
+def always(value: float) -> Callable[[Path], float]:
+    """A bound that does not depend on the data."""
+    return lambda _: value
+
+
+def beyond_majority(project: Path) -> float:
+    """The share of the commonest class in the validation split, plus 20 points."""
+    program = (
+        "import pathlib, config, data\n"
+        "cfg = config.load(pathlib.Path('config.toml')).data\n"
+        "counts = data.open_splits(cfg).val.targets.bincount()\n"
+        "print(float(counts.max() / counts.sum()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=project, capture_output=True, text=True, check=True
+    )
+    return float(done.stdout) + 0.20
+
+
+GOALS = {
+    "mlp": Goal("val_accuracy", always(0.95), True, "accuracy", "digits, 1,797 rows", ".1%"),
+    "resnet": Goal("val_accuracy", always(0.98), True, "accuracy", "digits, 8 × 8 images", ".1%"),
+    "gpt": Goal(
+        "val_bits_per_byte",
+        always(1.8),
+        False,
+        "bits per byte",
+        "the standard library's source, held-out files",
+        ".2f",
+    ),
+    "distilbert": Goal(
+        "val_accuracy",
+        beyond_majority,
+        True,
+        "accuracy; goal: commonest class + 20 points",
+        "docstrings by topic, network from scratch",
+        ".1%",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One family's result."""
+
+    family: str
+    reached: float
+    bound: float
+    seconds: float
+
+    @property
+    def goal(self) -> Goal:
+        """What it is compared with."""
+        return GOALS[self.family]
+
+    @property
+    def good(self) -> bool:
+        """Whether the bound was reached in the time that is allowed."""
+        within = self.reached >= self.bound if self.goal.higher else self.reached < self.bound
+        return within and self.seconds <= SECONDS
+
+    def cells(self) -> list[str]:
+        """The row of the table."""
+        sign = "≥" if self.goal.higher else "<"
+        shown = f"**{self.reached:{self.goal.form}}**"
+        return [
+            f"`{self.family}`",
+            self.goal.data,
+            self.goal.words,
+            f"{sign} {self.bound:{self.goal.form}}",
+            shown if self.good else f"{shown} (missed)",
+            f"{self.seconds:.0f} s",
+        ]
+
+
+def measure(family: str) -> Row:
+    """Generate, train with the defaults on two processes, and read the last evaluation."""
+    project = BUILD / family
+    generate = ["--defaults", "--data", f"model={family}"]
+    program([sys.executable, "-m", "ddpgen", "new", str(project), *generate], ROOT)
+    program([sys.executable, "train.py", "--prepare-only"], project)
+    begin = time.monotonic()
+    train = [sys.executable, "train.py", "--processes", str(RANKS), "run.name=quality"]
+    program([*train, "checkpoint.keep=1"], project)
+    seconds = time.monotonic() - begin
+    goal = GOALS[family]
+    reached = column(history(project / "runs" / "quality"), goal.metric)[-1]
+    return Row(family, reached, goal.bound(project), seconds)
+
+
+def program(command: Sequence[str], folder: Path) -> None:
+    """Run to the end, with what it says in the terminal."""
+    print(f"--- {' '.join(command[1:])}", flush=True)
+    subprocess.run(command, cwd=folder, check=True)
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Markdown."""
+    head = ["model", "data", "validation", "goal", "reached", "training"]
+    lines = [head, ["---"] * len(head), *(row.cells() for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def page(text: str) -> str:
+    """What docs/quality.md says around the table."""
+    import torch
+
+    device = "GPU" if torch.cuda.is_available() else "CPU"
+    return f"""# Quality of the defaults
+
+What `ddpgen new --defaults --data model=...` reaches without a change to any file, on data that
+every installation has. It is the value of the last evaluation, not the best one.
+
+{text}
+Written by `make quality`: {RANKS} processes on {os.cpu_count()} cores ({device}),
+torch {torch.__version__}. The time is that of `train.py` with all evaluations, beside whatever
+else the machine was doing; a goal counts only when it is reached within {SECONDS // 60} minutes.
+Another machine or another torch gives slightly different figures.
+"""
+
+
+def main() -> int:
+    """Measure, print, and write what was measured."""
+    families = sys.argv[1:] or list(GOALS)
+    subprocess.run(["rm", "-rf", *(str(BUILD / family) for family in families)], check=True)
+    rows = [measure(family) for family in families]
+    text = table(rows)
+    print(f"\n{text}")
+    if families == list(GOALS):
+        PAGE.write_text(page(text), encoding="utf-8")
+        before, rest = README.read_text(encoding="utf-8").split(BEGIN)
+        after = rest.split(END)[1]
+        README.write_text(before + BEGIN + text + END + after, encoding="utf-8")
+    missed = [row.family for row in rows if not row.good]
+    if missed:
+        print(f"below the goal: {', '.join(missed)}")
+    return int(bool(missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
