@@ -49,7 +49,7 @@ quality: $(VENV)/dev    ## train the defaults of all model families, compare wit
 
 .PHONY: docs
 docs: $(VENV)/docs    ## build the documentation in site/
-	@$(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
 .PHONY: clean
