@@ -50,7 +50,7 @@ quality: $(VENV)/dev    ## train the defaults of all model families, compare wit
 .PHONY: docs
 docs: $(VENV)/docs    ## build the documentation in site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	@echo "open site/index.html"
+	@echo "open site/index.html; with search: $(PYTHON) -m http.server --directory site"
 
 .PHONY: clean
 clean:    ## remove everything that was built, the virtual environment too
