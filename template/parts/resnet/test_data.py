@@ -87,7 +87,8 @@ def test_folder_without_classes(tmp_path: Path) -> None:
 
 def test_augmentation(tmp_path: Path) -> None:
     """Random for training images, repeated by the same seed, absent from validation."""
-    splits = data.open_splits(common.settings(tmp_path).data)
+    augmentation = ("data.rotate=10.0", "data.zoom=0.1", "data.shift=0.1")
+    splits = data.open_splits(common.settings(tmp_path, *augmentation).data)
     for split, changes in ((splits.train, True), (splits.val, False)):
         torch.manual_seed(1)
         one, other = split.__getitems__([3, 4]), split.__getitems__([3, 4])
