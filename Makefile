@@ -72,6 +72,7 @@ $(VENV)/torch: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo "Python 3.11 or later is needed: make PYTHON=python3.12 ..." >&2; exit 2; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+	    { [[ $$(id -u) == 0 ]] && apt-get update -qq && apt-get install -qq --yes python3-venv; } || \
 	    { echo "Python's venv is incomplete: install the package python3-venv" >&2; exit 2; }
 	@echo "--- virtual environment in $(VENV), with PyTorch"
 	@$(PYTHON) -m venv $(VENV)
