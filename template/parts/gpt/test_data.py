@@ -15,7 +15,8 @@ import data
 
 def settings(folder: Path, **changes: Any) -> config.Data:
     """The small data config, with what is prepared in `folder`."""
-    return replace(common.settings(folder).data, folder=str(folder), **changes)
+    cfg = common.settings(folder, "data.validation=0.05").data
+    return replace(cfg, folder=str(folder), **changes)
 
 
 def test_text_file_is_divided_at_its_end(tmp_path: Path) -> None:
