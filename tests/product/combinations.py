@@ -1,0 +1,96 @@
+"""Combinations of answers: all valid ones, and small sets of them that cover what they must.
+
+All of it follows from copier.yml. Nothing is random: the same template gives the same sets.
+"""
+
+import heapq
+import itertools
+from collections.abc import Collection, Hashable, Mapping, Sequence
+
+from ddpgen import questions
+from ddpgen.questions import Answers, Question, Value
+
+# Numbers and texts have no choices: their default stands for them, unless a test names others.
+Values = Mapping[str, Sequence[Value]]
+
+
+def values(question: Question) -> Sequence[Value]:
+    """The values to combine; the one that switches something off comes first."""
+    if question.type == "bool":
+        return [False, True]
+    if question.multiselect:
+        sizes = range(1, len(question.values) + 1)
+        return [list(c) for size in sizes for c in itertools.combinations(question.values, size)]
+    default = questions.load().default
+    return question.values or ([default(question, {})] if "{" not in str(question.default) else [])
+
+
+def combinations(names: Collection[str], others: Values | None = None) -> list[Answers]:
+    """All valid combinations of the values of these questions, without those that do not apply.
+
+    Args:
+        names: questions that somebody answers.
+        others: values for some of them in place of `values`.
+    """
+    given = {name: values(question) for name, question in _asked(names).items()}
+    given |= {name: list(choices) for name, choices in (others or {}).items() if name in names}
+    # Answers, and all values so far: each question sees those before it, as copier does it.
+    rows: list[tuple[Answers, Answers]] = [({}, {})]
+    load = questions.load()
+    for name, question in _asked(names).items():
+        following: list[tuple[Answers, Answers]] = []
+        for answers, seen in rows:
+            default = load.default(question, seen)
+            if name not in names or load.render(str(question.when), seen) != "True":
+                following.append((answers, {**seen, name: default}))
+                continue
+            for value in given[name] or [default]:
+                if not load.refusal(question, value, seen):
+                    following.append(({**answers, name: value}, {**seen, name: value}))
+        rows = following
+    return [answers for answers, _ in rows]
+
+
+def _asked(names: Collection[str]) -> dict[str, Question]:
+    """The questions up to the last of these."""
+    asked = {n: q for n, q in questions.load().questions.items() if not q.computed}
+    last = max((list(asked).index(name) for name in names), default=-1)
+    return dict(itertools.islice(asked.items(), last + 1))
+
+
+def cover(candidates: Sequence[Collection[Hashable]]) -> list[int]:
+    """Few candidates that together have everything that any of them has; returns their indices.
+
+    Greedy: always the one that adds most, the first of equals. allpairspy gives no fewer pairs, and
+    may miss some where combinations are forbidden.
+    """
+    missing = set(itertools.chain.from_iterable(candidates))
+    heap = [(-len(set(features)), index) for index, features in enumerate(candidates)]
+    heapq.heapify(heap)
+    chosen = []
+    while missing:
+        gain, index = heapq.heappop(heap)
+        now = -len(missing.intersection(candidates[index]))
+        if now == gain:  # what others add can only have shrunk since it was counted
+            chosen.append(index)
+            missing.difference_update(candidates[index])
+        elif now:
+            heapq.heappush(heap, (now, index))
+    return sorted(chosen)
+
+
+def pairs(rows: Sequence[Answers]) -> list[Answers]:
+    """A small part of the rows in which every pair of values occurs that occurs in any of them."""
+    features = [list(itertools.combinations(sorted(row.items(), key=str), 2)) for row in rows]
+    return [rows[index] for index in cover(features)]
+
+
+def identifier(answers: Answers) -> str:
+    """A name for tests and `-k`: what is switched on, in the order of the questions."""
+    parts = []
+    for name, value in answers.items():
+        if isinstance(value, bool):
+            parts += [name] * value
+        elif value not in ("off", "none"):
+            parts.append("+".join(value) if isinstance(value, list) else str(value))
+    return "-".join(parts)

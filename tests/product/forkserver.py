@@ -1,0 +1,119 @@
+"""Runs generated training programs in a fraction of a second each.
+
+A server process imports torch and the other libraries once, and ranks are forked from it. Each
+rank then does what `torchrun train.py` would: the same variables, the real file, its real ending.
+"""
+
+import multiprocessing
+import os
+import runpy
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import NamedTuple
+
+from torch.distributed.elastic.utils.distributed import create_c10d_store
+
+# One thread: those of the server would be missing in the ranks, which would wait for them forever.
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+PRELOADED = [
+    "torch",
+    "torch._dynamo",  # or the first optimizer step imports it, over a second
+    "torch.distributed.optim",
+    "torch.distributed.launcher.api",
+    "torch.utils.data",
+    "torch.utils.checkpoint",
+    "filelock",
+    "matplotlib.figure",
+    "matplotlib.backends.backend_agg",
+    "sklearn.datasets",
+    "transformers.models.distilbert.modeling_distilbert",
+    "torch.utils.tensorboard",
+    "mlflow",
+    "mlflow.store.tracking.sqlalchemy_store",
+    "wandb",
+]
+
+
+class Run(NamedTuple):
+    """How a run ended: exit codes by rank, -9 for a killed one, and all that was said."""
+
+    codes: list[int]
+    output: str
+    seconds: float
+
+
+def context() -> multiprocessing.context.ForkServerContext:
+    """The server; it starts with the first rank and ends with this process."""
+    os.environ.update(ONE_THREAD)
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(PRELOADED)
+    return server
+
+
+def train(
+    project: Path,
+    ranks: int,
+    overrides: Sequence[str],
+    variables: Mapping[str, str] | None = None,
+    seconds: float = 60,
+) -> Run:
+    """Run a project's train.py on so many ranks of this machine, at most so many seconds."""
+    # As torchrun does it: the launcher serves the store, so a free port needs no luck.
+    store = create_c10d_store(
+        is_server=True, server_addr="127.0.0.1", server_port=0, wait_for_workers=False
+    )
+    shared = {
+        **(variables or {}),
+        "WORLD_SIZE": str(ranks),
+        "LOCAL_WORLD_SIZE": str(ranks),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+    }
+    log = project / "output.txt"
+    log.write_text("")
+    start = time.monotonic()
+    processes = []
+    for rank in range(ranks):
+        each = shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+        processes.append(context().Process(target=_rank, args=(project, each, overrides, log)))
+        processes[-1].start()
+    try:
+        _wait(processes, start + seconds)
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+    took = time.monotonic() - start
+    return Run([process.exitcode or 0 for process in processes], log.read_text(), took)
+
+
+def _wait(processes: Sequence[ForkServerProcess], deadline: float) -> None:
+    """Until all have ended well, one has not, or the time is over."""
+    running = list(processes)
+    while running and time.monotonic() < deadline:
+        multiprocessing.connection.wait([process.sentinel for process in running], timeout=1)
+        if any(process.exitcode for process in running):
+            return
+        running = [process for process in running if process.exitcode is None]
+
+
+def _rank(project: Path, variables: Mapping[str, str], overrides: Sequence[str], log: Path) -> None:
+    output = os.open(log, os.O_WRONLY | os.O_APPEND)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.environ.update(variables)
+    os.chdir(project)
+    sys.path.insert(0, str(project))
+    sys.argv = ["train.py", *overrides]
+    try:
+        runpy.run_path("train.py", run_name="__main__")  # it leaves by os._exit
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+    os._exit(1)

@@ -1,0 +1,137 @@
+"""The template as data: which questions each file reads, and its text for given answers.
+
+copier renders whole projects, one in a third of a second. Here the text of a file is rendered once
+for each combination of the answers that this file reads, so that thousands of projects can be put
+together in seconds. A test compares them with what copier renders.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+import jinja2
+import yaml
+from jinja2 import meta
+
+from ddpgen import questions, template_source
+from ddpgen.questions import Answers, Question, Value
+from product.combinations import combinations
+
+TEMPLATE = template_source.template_root()
+SETTINGS = yaml.safe_load((TEMPLATE / "copier.yml").read_text())
+ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(TEMPLATE),
+    extensions=["jinja2_ansible_filters.AnsibleCoreFiltersExtension"],
+    **{**SETTINGS["_envops"], "undefined": jinja2.StrictUndefined},
+)
+INCLUDE = re.compile(r"\{% include (.+?)(?: ignore missing)? %\}")
+QUESTIONS = questions.load().questions
+
+
+@cache
+def files() -> dict[str, str]:
+    """Path in the project -> name of its template, of all files but the one with the answers."""
+    names = ENVIRONMENT.list_templates(filter_func=lambda name: name.startswith("project/"))
+    paths = {name.removeprefix("project/").removesuffix(".jinja"): name for name in names}
+    unwanted = re.compile(r"(^|/)(__pycache__|\.[a-z]+_cache)/|\.pyc$|_copier_conf")
+    return {path: name for path, name in paths.items() if not unwanted.search(path)}
+
+
+@cache
+def reads(path: str) -> frozenset[str]:
+    """The questions that decide whether a file exists and what it says; computed ones resolved."""
+    names: set[str] = set()
+    for pattern in SETTINGS["_exclude"]:
+        if f"/{path}".startswith(tuple(_literals(pattern))):
+            names |= meta.find_undeclared_variables(ENVIRONMENT.parse(pattern))
+    if files()[path].endswith(".jinja"):
+        for source in sources(files()[path]):
+            names |= meta.find_undeclared_variables(ENVIRONMENT.parse(source))
+    return resolved(names & QUESTIONS.keys())
+
+
+def _literals(pattern: str) -> list[str]:
+    return re.findall(r"'(/[^']+)'", pattern)
+
+
+@cache
+def sources(name: str) -> list[str]:
+    """The source of a template and of all that it may include."""
+    source = (TEMPLATE / name).read_text(encoding="utf-8")
+    found = [source]
+    for expression in INCLUDE.findall(source):
+        used = meta.find_undeclared_variables(ENVIRONMENT.parse("{{" + expression + "}}"))
+        evaluate = ENVIRONMENT.compile_expression(expression)
+        for answers in combinations(resolved(used)):
+            part = evaluate(**context(answers))
+            if (TEMPLATE / part).exists():
+                found += sources(part)
+    return found
+
+
+def resolved(names: set[str] | frozenset[str]) -> frozenset[str]:
+    """Questions that somebody answers, in place of the computed ones that follow from them.
+
+    A question that does not always apply brings those that decide it.
+    """
+    found: set[str] = set()
+    todo = set(names)
+    while todo:
+        question = QUESTIONS[todo.pop()]
+        if not question.computed:
+            found.add(question.name)
+        todo |= _decided_by(question) - found
+    return frozenset(found)
+
+
+def _decided_by(question: Question) -> set[str]:
+    text = str(question.default) if question.computed else str(question.when)
+    return meta.find_undeclared_variables(ENVIRONMENT.parse(text)) & QUESTIONS.keys()
+
+
+def context(answers: Mapping[str, Value]) -> Answers:
+    """What templates see: every question with its value."""
+    states = list(questions.load().evaluate(answers))
+    refused = {state.question.name: state.problem for state in states if state.problem}
+    assert not refused, f"{answers}: {refused}"
+    return {state.question.name: state.value for state in states}
+
+
+def text(path: str, answers: Mapping[str, Value]) -> str | None:
+    """The text of a project's file; None where the project has no such file."""
+    needed = tuple((name, answers[name]) for name in sorted(reads(path)) if name in answers)
+    frozen = tuple((k, tuple(v)) if isinstance(v, list) else (k, v) for k, v in needed)
+    return _text(path, frozen)
+
+
+@cache
+def _text(path: str, frozen: tuple[tuple[str, Value | tuple[str, ...]], ...]) -> str | None:
+    seen = context({k: list(v) if isinstance(v, tuple) else v for k, v in frozen})
+    left_out = [ENVIRONMENT.from_string(p).render(seen) for p in SETTINGS["_exclude"] if "{" in p]
+    if any(f"/{path}" == p or f"/{path}".startswith(f"{p}/") for p in left_out if p):
+        return None
+    name = files()[path]
+    if not name.endswith(".jinja"):
+        return (TEMPLATE / name).read_text(encoding="utf-8")
+    return ENVIRONMENT.get_template(name).render(seen)
+
+
+def project(answers: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
+    """All files of a project: path and text."""
+    for path in files():
+        content = text(path, answers)
+        if content is not None:
+            yield path, content
+
+
+def write(answers: Mapping[str, Value], folder: Path) -> None:
+    """Write a project; files below the folder that it has not are removed."""
+    content = dict(project(answers))
+    for path in files():
+        file = folder / path
+        if path not in content:
+            file.unlink(missing_ok=True)
+        elif not file.exists() or file.read_text(encoding="utf-8") != content[path]:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(content[path], encoding="utf-8")

@@ -1,0 +1,201 @@
+"""Generated programs train for real, on two processes.
+
+Which programs: `--programs`. Every value of each option that shapes the program, and every pair of
+values, by default; each program is run once, however many combinations give it.
+"""
+
+import ast
+import json
+import math
+import shutil
+import sqlite3
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from ddpgen.questions import Answers
+from product import forkserver, programs, template
+from product.combinations import combinations, identifier, pairs, values
+
+STEPS = 6
+SAVE_EVERY = 2
+SPEED = {"memory_gib", "samples_per_second", "tokens_per_second"}
+# Small enough to evaluate in a moment; of sample-wise augmentation each world size draws its own.
+SOURCE = {
+    "gpt": [f"data.source={ast.__file__}"],
+    "resnet": ["data.rotate=0.0", "data.zoom=0.0", "data.shift=0.0"],
+}
+# These say what is computed; whatever else is chosen must not change the losses.
+WHAT_IS_COMPUTED = ("model", "batch_norm", "amp")
+# Of the loss, relative. Two ranks round differently from one: their micro-batches are half as large.
+TOLERANCE = {"off": 2e-5, "bf16": 2e-2, "fp16": 4e-3}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "answers" in metafunc.fixturenames:
+        chosen = selected(metafunc.config.getoption("--programs"))
+        metafunc.parametrize("answers", chosen, ids=[identifier(answers) for answers in chosen])
+
+
+def selected(how_many: str) -> list[Answers]:
+    """The programs to run, as `--programs` says."""
+    if how_many == "all":
+        return list(programs.programs().values())
+    chosen = pairs(combinations(programs.options()))
+    if how_many == "untracked":
+        every = programs.programs().values()
+        chosen += [row for row in every if row["tracker"] == "none" and row not in chosen]
+    return chosen
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """One folder for all workers of a session, for what they share: prepared data."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base if worker_id == "master" else base.parent) / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def reference(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[Any]]:
+    """The history of the plainest program that computes the same, on as many ranks."""
+
+    @cache
+    def history_of(ranks: int, frozen: tuple[tuple[str, Any], ...]) -> list[Any]:
+        folder = tmp_path_factory.mktemp("reference")
+        template.write(dict(frozen), folder)
+        return train(folder, ranks, settings(folder, dict(frozen), shared))
+
+    return lambda ranks, answers: history_of(ranks, tuple(answers.items()))
+
+
+def settings(project: Path, answers: Answers, shared: Path) -> list[str]:
+    """Overrides that make a run small: those of the project's own tests, and the shared data."""
+    tree = ast.parse((project / "tests" / "common.py").read_text())
+    assigned = {ast.unparse(n.targets[0]): n.value for n in tree.body if isinstance(n, ast.Assign)}
+    model = str(answers["model"])
+    return [
+        *ast.literal_eval(assigned["SMALL"]),
+        *SOURCE.get(model, []),
+        f"data.folder={shared / model}",
+        f"train.max_steps={STEPS}",
+        "run.name=run",
+        "optim.lr_scaling=none",  # the batch at which lr holds depends on accumulation
+        *([f"checkpoint.every_steps={SAVE_EVERY}"] if answers["checkpoint"] else []),
+        *(["log.track=true"] if answers["tracker"] != "none" else []),
+    ]
+
+
+def train(
+    project: Path, ranks: int, overrides: list[str], folder: str = "runs"
+) -> list[dict[str, float]]:
+    """Run a project's train.py to its end; returns the rows of its history."""
+    overrides = [*overrides, f"run.folder={folder}"]
+    run = forkserver.train(project, ranks, overrides, {"WANDB_MODE": "offline"})
+    again = f"cd {project} && python train.py --processes={ranks} {' '.join(overrides)}"
+    assert run.codes == [0] * ranks, f"exit codes {run.codes}: {again}\n{run.output[-3000:]}"
+    rows = map(json.loads, (project / folder / "run" / "metrics.jsonl").read_text().splitlines())
+    return [{name: v for name, v in row.items() if name not in SPEED} for row in rows]
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two nested contents are bit for bit the same."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
+
+
+def column(rows: list[dict[str, float]], name: str) -> list[float]:
+    return [row[name] for row in rows if name in row]
+
+
+def test_program(
+    answers: Answers, tmp_path: Path, shared: Path, reference: Callable[..., list[Any]]
+) -> None:
+    """Two ranks train, evaluate, save, resume and record; the losses are the plain program's."""
+    project = tmp_path / "project"
+    template.write(answers, project)
+    again = f"python -m pytest --programs=all '{__file__}::test_program[{identifier(answers)}]'"
+    print(f"{project}\nto repeat: {again}")
+    overrides = settings(project, answers, shared)
+    rows = train(project, 2, overrides)
+    assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6, 6]
+    assert all(math.isfinite(loss) for loss in column(rows, "train_loss"))
+    assert len(column(rows, "val_loss")) == 1
+    assert column(rows, "skipped")[-1] < STEPS  # a float16 scaler begins high, and searches
+
+    ranks, plain = plainest(answers)
+    compare(rows, reference(ranks, plain), TOLERANCE[str(answers["amp"])])
+    if answers["dynamic_graph"]:
+        dropping = train(project, 2, [*overrides, "model.layer_drop=0.5"], "dropping")
+        assert column(dropping, "train_loss") != column(rows, "train_loss")
+    if answers["checkpoint"]:
+        stop_and_resume(project, overrides, rows)
+    check_record(project, str(answers["tracker"]))
+    shutil.rmtree(project)
+
+
+def compare(rows: list[Any], expected: list[Any], tolerance: float) -> None:
+    """Equal losses, until the two scalers of float16 skip different steps on their search.
+
+    A step's loss is taken before its update, so that it is comparable if all updates before are.
+    """
+    ours, theirs = column(rows, "skipped"), column(expected, "skipped")
+    same = next((n for n in range(STEPS) if ours[n] != theirs[n]), STEPS)
+    for name, until in (("train_loss", same + 1), ("grad_norm", same), ("val_loss", same // STEPS)):
+        near = pytest.approx(finite(column(expected, name)[:until]), rel=tolerance)
+        assert finite(column(rows, name)[:until]) == near, name
+
+
+def finite(numbers: list[float]) -> list[float]:
+    """The numbers of steps that were taken, 0 for those that were skipped."""
+    return [number if math.isfinite(number) else 0.0 for number in numbers]
+
+
+def plainest(answers: Answers) -> tuple[int, Answers]:
+    """Ranks and answers of the program to compare with: one process, nothing else switched on.
+
+    Where each rank normalises its own micro-batch, as BatchNorm does (on CPUs the synchronised one
+    too), the comparison keeps ranks and micro-batches, and asks only for what remains.
+    """
+    kept, ranks = {*WHAT_IS_COMPUTED}, 1
+    if answers.get("batch_norm", "group") != "group":
+        kept, ranks = kept | {"accumulation"}, 2
+    asked = template.QUESTIONS
+    return ranks, {n: v if n in kept else values(asked[n])[0] for n, v in answers.items()}
+
+
+def stop_and_resume(project: Path, overrides: list[str], rows: list[dict[str, float]]) -> None:
+    """Lose all after step 4, as a crash would; the resumed run ends bit for bit as the whole one."""
+    checkpoints = project / "runs" / "run" / "checkpoints"
+    last, before = (checkpoints / f"step_{step:08d}.pt" for step in (STEPS, STEPS - SAVE_EVERY))
+    content = torch.load(last, weights_only=True)
+    last.unlink()
+    last.with_suffix(".json").unlink()
+    assert train(project, 2, overrides) == rows
+    assert f"continuing from {before.name}" in (project / "output.txt").read_text()
+    assert same(torch.load(last, weights_only=True), content)
+
+
+def check_record(project: Path, tracker: str) -> None:
+    """The tracker has the losses of all steps."""
+    run = project / "runs" / "run"
+    if tracker == "tensorboard":
+        events = EventAccumulator(str(run / "tensorboard")).Reload()
+        assert [event.step for event in events.Scalars("train_loss")] == [1, 2, 3, 4, 5, 6]
+    elif tracker == "mlflow":
+        with sqlite3.connect(run.parent / "mlflow.db") as database:
+            query = "select distinct step from metrics where key = 'train_loss' order by step"
+            assert [step for (step,) in database.execute(query)] == [1, 2, 3, 4, 5, 6]
+    elif tracker == "wandb":
+        records = list(run.glob("wandb/offline-run-*/run-*.wandb"))
+        assert records
+        assert all(b"train_loss" in record.read_bytes() for record in records)
