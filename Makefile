@@ -37,11 +37,11 @@ test: $(VENV)/dev    ## everything: lint, types, generator, every variant, real 
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict ddpgen
-	$(BIN)/python -m pytest --numprocesses=$(WORKERS) </dev/null
+	$(BIN)/python -m pytest -rs --numprocesses=$(WORKERS) </dev/null
 
 .PHONY: matrix
 matrix: $(VENV)/dev    ## only the product: every variant of every file, and training in every combination
-	$(BIN)/python -m pytest tests/product --numprocesses=$(WORKERS) </dev/null
+	$(BIN)/python -m pytest -rs tests/product --numprocesses=$(WORKERS) </dev/null
 
 .PHONY: quality
 quality: $(VENV)/dev    ## train the defaults of all model families, compare with the goals, write docs/quality.md
