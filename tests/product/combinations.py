@@ -3,6 +3,7 @@
 All of it follows from copier.yml. Nothing is random: the same template gives the same sets.
 """
 
+import hashlib
 import heapq
 import itertools
 from collections.abc import Collection, Hashable, Mapping, Sequence
@@ -44,9 +45,8 @@ def combinations(names: Collection[str], others: Values | None = None) -> list[A
             if name not in names or load.render(str(question.when), seen) != "True":
                 following.append((answers, {**seen, name: default}))
                 continue
-            for value in given[name] or [default]:
-                if not load.refusal(question, value, seen):
-                    following.append(({**answers, name: value}, {**seen, name: value}))
+            allowed = [v for v in given[name] or [default] if not load.refusal(question, v, seen)]
+            following += [({**answers, name: v}, {**seen, name: v}) for v in allowed]
         rows = following
     return [answers for answers, _ in rows]
 
@@ -79,10 +79,25 @@ def cover(candidates: Sequence[Collection[Hashable]]) -> list[int]:
     return sorted(chosen)
 
 
+def singles(rows: Sequence[Answers]) -> list[Answers]:
+    """A few of the rows in which every value occurs that occurs in any of them."""
+    rows = mixed(rows)
+    return [rows[index] for index in cover([list(map(str, row.items())) for row in rows])]
+
+
 def pairs(rows: Sequence[Answers]) -> list[Answers]:
     """A small part of the rows in which every pair of values occurs that occurs in any of them."""
-    features = [list(itertools.combinations(sorted(row.items(), key=str), 2)) for row in rows]
+    rows = mixed(rows)
+    features = [list(itertools.combinations(map(str, row.items()), 2)) for row in rows]
     return [rows[index] for index in cover(features)]
+
+
+def mixed(rows: Sequence[Answers]) -> list[Answers]:
+    """The rows in an order without order, always the same one.
+
+    What is free to choose in a small set is then on as often as off.
+    """
+    return sorted(rows, key=lambda row: hashlib.sha256(identifier(row).encode()).digest())
 
 
 def identifier(answers: Answers) -> str:

@@ -12,14 +12,14 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
-import jinja2.nodes
 import pytest
+from jinja2 import meta
+from rendering import compile_once
 
 from ddpgen.questions import Answers, Value
 from ddpgen.render import files_of, render
 from product import programs, template
 from product.combinations import combinations, cover, identifier, pairs
-from rendering import compile_once
 
 # Answers without choices, each with what a template could trip over.
 FREE: dict[str, list[Value]] = {
@@ -29,36 +29,35 @@ FREE: dict[str, list[Value]] = {
     "micro_batch_size": [1, 1048576],
     "accumulation_steps": [2, 65536],
 }
-DIRECTIVE = re.compile(r"^\s*# \{%")
-
-
-def is_launch(path: str) -> bool:
-    return path.startswith("launch/")
 
 
 @cache
 def projects() -> list[Answers]:
-    """Few combinations that together have every distinct text of every file but launch files."""
+    """Few combinations that together have every distinct text of every file of code or settings."""
     every = combinations(programs.options())
-    numbers: dict[tuple[str, str], int] = {}
-    return [
-        every[index]
-        for index in cover(
-            [
-                {numbers.setdefault(file, len(numbers)) for file in template.project(row)}
-                for row in every
-            ]
-        )
-    ]
+    numbers: dict[tuple[str, str | None], int] = {}
+    files = [path for path in template.files() if path.endswith((".py", ".toml"))]
+    texts = [[(path, template.text(path, row)) for path in files] for row in every]
+    found = cover([{numbers.setdefault(text, len(numbers)) for text in row} for row in texts])
+    return [every[index] for index in found]
 
 
 @pytest.fixture(scope="session")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All these projects, side by side."""
+def distinct(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """One file of every distinct text, each in its project with all that it imports."""
     folder = tmp_path_factory.mktemp("projects")
+    found: dict[tuple[str, str], Path] = {}
     for answers in projects():
-        template.write(answers, folder / identifier(answers))
-    return folder
+        project = folder / identifier(answers)
+        template.write(answers, project)
+        for path, text in template.project(answers):
+            found.setdefault((path, text), project / path)
+    return list(found.values())
+
+
+@pytest.fixture(scope="session")
+def python(distinct: list[Path]) -> list[Path]:
+    return [file for file in distinct if file.suffix == ".py"]
 
 
 def test_files_put_together_are_those_that_copier_renders(tmp_path: Path) -> None:
@@ -73,17 +72,18 @@ def test_files_put_together_are_those_that_copier_renders(tmp_path: Path) -> Non
                 assert (folder / path).read_text() == text, path
 
 
-def test_python_files_are_valid_and_carry_no_suppressions(tree: Path) -> None:
+def test_python_files_are_valid_and_carry_no_suppressions(python: list[Path]) -> None:
     forbidden = re.compile(r"\bnoqa\b|type: ignore|\bddpgen\b|pylint:|fmt: (off|skip)|\bpragma\b")
-    for file in tree.rglob("*.py"):
+    for file in python:
         text = file.read_text()
         ast.parse(text, file)
         assert not (found := forbidden.search(text)), f"{file}: {found}"
 
 
-def test_toml_files_are_valid(tree: Path) -> None:
-    for file in tree.rglob("*.toml"):
-        tomllib.loads(file.read_text())
+def test_toml_files_are_valid(distinct: list[Path]) -> None:
+    for file in distinct:
+        if file.suffix == ".toml":
+            tomllib.loads(file.read_text())
 
 
 @pytest.mark.parametrize("path", ["config.toml", "pyproject.toml"])
@@ -93,13 +93,12 @@ def test_toml_files_take_any_number_and_name(path: str) -> None:
         tomllib.loads(template.text(path, answers) or "")
 
 
-def test_nothing_of_this_machine_or_day_is_in_a_file(tree: Path) -> None:
+def test_nothing_of_this_machine_or_day_is_in_a_file(distinct: list[Path]) -> None:
     found = re.compile(
-        r"(?<![\w.])/(home|root|work|tmp|usr|opt)/|\b20[0-9]{2}-[01][0-9]-|_src_path"
+        r"(?<![\w./$}])/(home|root|work|usr(?!/bin/env)|opt)/|\b20[0-9]{2}-[01][0-9]-|_src_path"
     )
-    texts = {file.read_text() for file in tree.rglob("*") if file.is_file()}
-    for text in texts:
-        assert not (hit := found.search(text)), f"{hit} in\n{text}"
+    for file in distinct:
+        assert not (hit := found.search(file.read_text())), f"{hit} in {file}"
 
 
 def ruff(*arguments: str) -> None:
@@ -109,19 +108,19 @@ def ruff(*arguments: str) -> None:
     assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
 
 
-def test_python_files_are_formatted(tree: Path) -> None:
-    ruff("format", "--check", "--quiet", str(tree))
+def test_python_files_are_formatted(python: list[Path]) -> None:
+    ruff("format", "--check", "--quiet", *map(str, python))
 
 
-def test_python_files_are_clean(tree: Path) -> None:
-    ruff("check", "--quiet", str(tree))
+def test_python_files_are_clean(python: list[Path]) -> None:
+    ruff("check", "--quiet", *map(str, python))
 
 
-def test_functions_and_files_are_short(tree: Path) -> None:
-    for text in {file.read_text() for file in tree.rglob("*.py")}:
-        for node in ast.walk(ast.parse(text)):
+def test_functions_and_files_are_short(python: list[Path]) -> None:
+    for file in python:
+        for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.FunctionDef):
-                assert (node.end_lineno or 0) - node.lineno < 60, f"{node.name} in\n{text}"
+                assert (node.end_lineno or 0) - node.lineno < 60, f"{node.name} in {file}"
 
 
 def test_where_it_runs_does_not_touch_how_it_trains() -> None:
@@ -155,22 +154,52 @@ def test_an_option_that_is_off_leaves_no_trace() -> None:
         "dynamic_graph": r"find_unused|layer_drop",
     }
     for answers in projects():
-        code = [text for path, text in template.project(answers) if path.endswith(".py")]
+        code = [template.text(path, answers) or "" for path in programs.training_files()]
         for option, pattern in words.items():
             if not answers[option]:
                 assert not (hit := re.search(pattern, "\n".join(code))), f"{answers}: {hit}"
 
 
+def test_readme_names_only_files_that_are_there() -> None:
+    for answers in pairs(combinations(programs.options())):
+        names = set(
+            re.findall(
+                r"`([a-z_]+/?[a-z_]*\.(?:py|toml))`", template.text("README.md", answers) or ""
+            )
+        )
+        missing = [name for name in names if template.text(name, answers) is None]
+        assert not missing, f"{answers}: {missing}"
+
+
 def templates() -> list[str]:
-    """Templates with directives or variables, and parts."""
-    return [
-        n for n in template.ENVIRONMENT.list_templates() if n.startswith(("project/", "parts/"))
-    ]
+    names = template.ENVIRONMENT.list_templates()
+    return [name for name in names if name.startswith("project/") and name.endswith(".jinja")]
 
 
-@pytest.mark.parametrize("name", [name for name in templates() if name.endswith(".jinja")])
-def test_only_templates_are_called_so(name: str) -> None:
-    tree = template.ENVIRONMENT.parse((template.TEMPLATE / name).read_text())
-    assert any(
-        not isinstance(node, jinja2.nodes.TemplateData) for node in tree.find_all(jinja2.nodes.Expr)
+@pytest.mark.parametrize("name", templates())
+def test_only_what_varies_is_a_template(name: str) -> None:
+    source = (template.TEMPLATE / name).read_text()
+    assert template.INCLUDE.search(source) or meta.find_undeclared_variables(
+        template.ENVIRONMENT.parse(source)
     )
+
+
+def test_types(tmp_path: Path) -> None:
+    """Mypy, strict, with the project's settings; in one folder, so that it reads what differs."""
+    failures = []
+    try:
+        for answers in projects():
+            template.write(answers, tmp_path)
+            done = subprocess.run(
+                [sys.executable, "-m", "mypy.dmypy", "run", "--timeout", "600", "--", "."],
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                timeout=600,
+                check=False,
+            )
+            if done.returncode:
+                failures.append(f"{identifier(answers)}\n{done.stdout}{done.stderr}")
+    finally:
+        subprocess.run([sys.executable, "-m", "mypy.dmypy", "kill"], cwd=tmp_path, check=False)
+    assert not failures, "\n".join(failures)[:5000]

@@ -11,7 +11,7 @@ import pytest
 from ddpgen.questions import Answers
 from ddpgen.render import render
 from product import programs
-from product.combinations import combinations, cover, identifier, pairs
+from product.combinations import combinations, identifier, pairs, singles
 from product.forkserver import ONE_THREAD
 
 
@@ -24,11 +24,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def selected(how_many: str) -> list[Answers]:
     """Enough projects for every value of every option, or for every pair of values."""
     rows = combinations(programs.options())
-    return (
-        pairs(rows)
-        if how_many == "pairs"
-        else [rows[n] for n in cover([[*r.items()] for r in rows])]
-    )
+    return pairs(rows) if how_many == "pairs" else singles(rows)
 
 
 def test_project_passes_its_own_tests(answers: Answers, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ SOURCE = {
 }
 # These say what is computed; whatever else is chosen must not change the losses.
 WHAT_IS_COMPUTED = ("model", "batch_norm", "amp")
-# Of the loss, relative. Two ranks round differently from one: their micro-batches are half as large.
+# Of the loss, relative. Two ranks round differently from one, as their micro-batches are smaller.
 TOLERANCE = {"off": 2e-5, "bf16": 2e-2, "fp16": 4e-3}
 
 
@@ -174,7 +174,7 @@ def plainest(answers: Answers) -> tuple[int, Answers]:
 
 
 def stop_and_resume(project: Path, overrides: list[str], rows: list[dict[str, float]]) -> None:
-    """Lose all after step 4, as a crash would; the resumed run ends bit for bit as the whole one."""
+    """Lose all after step 4, as in a crash; the resumed run ends bit for bit as the whole one."""
     checkpoints = project / "runs" / "run" / "checkpoints"
     last, before = (checkpoints / f"step_{step:08d}.pt" for step in (STEPS, STEPS - SAVE_EVERY))
     content = torch.load(last, weights_only=True)
