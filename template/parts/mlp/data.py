@@ -1,5 +1,6 @@
 """Tables: a bundled set, or rows of a CSV or Parquet file, as tensors in memory."""
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -83,7 +84,9 @@ def open_splits(cfg: config.Data) -> Splits:
 
 
 def _prepared(cfg: config.Data) -> Path:
-    return Path(cfg.folder) / f"{Path(cfg.source).stem}.pt"
+    """A file of its own for everything that decides what is in it."""
+    digest = hashlib.sha256(repr((cfg.source, cfg.target)).encode()).hexdigest()[:8]
+    return Path(cfg.folder) / f"{Path(cfg.source).stem}-{digest}.pt"
 
 
 def _read_bundled(name: str) -> tuple[Tensor, Tensor]:
