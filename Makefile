@@ -13,6 +13,8 @@ SHELL := /bin/bash
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Daemons of the tests' clusters (slurmctld, sshd) are not on everybody's PATH.
+export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 export GIT_TERMINAL_PROMPT := 0
 
 VENV := .venv
