@@ -184,10 +184,14 @@ def test_only_what_varies_is_a_template(name: str) -> None:
     )
 
 
-def test_types(tmp_path: Path) -> None:
-    """Mypy, strict, with the project's settings; in one folder, so that torch is read once."""
+def test_types(pytestconfig: pytest.Config, tmp_path: Path) -> None:
+    """Mypy, strict, with the project's settings; in one folder, so that torch is read once.
+
+    Every distinct file where `--programs` says more than pairs.
+    """
     failures = []
-    for answers in projects():
+    few = pytestconfig.getoption("--programs") == "pairs"
+    for answers in pairs(combinations(programs.options())) if few else projects():
         template.write(answers, tmp_path)
         command = [sys.executable, "-m", "mypy", "."]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
