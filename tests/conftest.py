@@ -1,6 +1,29 @@
-"""Options that say how much of the product is run."""
+"""How much of the product is run, and how the tests are shared out over the workers of one run."""
+
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+# They start clusters, with host names and networks that only one of them can have at a time.
+ONE_WORKER = ("test_slurm.py", "test_ssh.py")
+
+
+class Scheduling(LoadScopeScheduling):
+    """Every test by itself, but those with a cluster one after the other.
+
+    The marks of pytest-xdist 3.8 for that have no effect with pytest 9.2.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "clusters" if file.endswith(ONE_WORKER) else nodeid
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
+    """The hook that pytest-xdist asks."""
+    return Scheduling(config, log)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
