@@ -91,7 +91,7 @@ class Lab:
         """The job's state, such as RUNNING, as squeue or else the controller's memory has it."""
         return self.command("squeue", "--noheader", "--states=all", "--jobs", job, "--format=%T")
 
-    def wait(self, what: str, condition: Callable[[], bool], seconds: float = 120) -> None:
+    def wait(self, what: str, condition: Callable[[], bool], seconds: float = 300) -> None:
         """Wait for a condition; raises with the name of what did not come."""
         wait_for(what, condition, seconds)
 

@@ -48,7 +48,7 @@ def test_two_hosts_form_one_world(
 ) -> None:
     arguments = ("run.name=two", "train.max_steps=1", "train.epochs=1")
     launch = start(hosts, folder, environment, *arguments)
-    output, _ = launch.communicate(timeout=180)
+    output, _ = launch.communicate(timeout=300)
     assert launch.returncode == 0, output
     (manifest,) = (folder / "runs" / "two" / "checkpoints").glob("*.json")
     assert json.loads(manifest.read_text())["world_size"] == 4
@@ -61,7 +61,7 @@ def test_preflight_names_both_hosts(
 ) -> None:
     checks = {**environment, "PROGRAM": "preflight.py"}
     launch = start(hosts, folder, checks)
-    output, _ = launch.communicate(timeout=180)
+    output, _ = launch.communicate(timeout=300)
     assert launch.returncode == 0, output
     assert "host1 (10.213.0.1)" in output
     assert "host2 (10.213.0.2)" in output
@@ -79,7 +79,7 @@ def test_end_of_the_launcher_ends_all_hosts(
         if "] step " in line:
             break
     launch.send_signal(number)
-    output, _ = launch.communicate(timeout=90)
+    output, _ = launch.communicate(timeout=300)
     assert launch.returncode != 0
     wait_for("the end of all processes", lambda: not processes_of(folder), 90)
     # They were told to end, not killed: what was learnt is saved.
