@@ -60,7 +60,7 @@ def train(
     ranks: int,
     overrides: Sequence[str],
     variables: Mapping[str, str] | None = None,
-    seconds: float = 60,
+    seconds: float = 180,  # a busy machine; an idle one takes under 2
 ) -> Run:
     """Run a project's train.py on so many ranks of this machine, at most so many seconds."""
     # As torchrun does it: the launcher serves the store, so a free port needs no luck.
