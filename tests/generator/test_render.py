@@ -54,8 +54,8 @@ def rendered_files(place: Path) -> int:
 def test_signal_while_rendering_leaves_nothing(
     tmp_path: Path, number: signal.Signals, files: int
 ) -> None:
-    interrupted = 0
-    for attempt in range(10):
+    # Rendering takes a tenth of a second: on a busy machine most signals come too late.
+    for attempt in range(100):
         place = tmp_path / str(attempt)
         place.mkdir()
         process = start("deep/p", cwd=place)
@@ -66,12 +66,10 @@ def test_signal_while_rendering_leaves_nothing(
         if process.returncode == 0:
             assert any(name.endswith(".copier-answers.yml") for name in everything(place))
             continue
-        interrupted += 1
         assert everything(place) == []
         assert process.returncode == (130 if number == signal.SIGINT else 128 + number)
         assert "Traceback" not in errors
-        if interrupted == 2:
-            return
+        return
     pytest.fail("no signal arrived while files were being rendered")
 
 
