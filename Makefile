@@ -54,6 +54,10 @@ docs: $(VENV)/docs    ## build the documentation in site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html; with search: $(PYTHON) -m http.server --directory site"
 
+.PHONY: release
+release: $(VENV)/dev    ## make a release: VERSION=0.2.0; refused unless everything fits
+	@$(BIN)/python .ci/release.py $(VERSION)
+
 .PHONY: clean
 clean:    ## remove everything that was built, the virtual environment too
 	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -21,20 +21,23 @@ def main() -> int:
 
 
 def _serve(requests: BinaryIO, answers: BinaryIO, folder: Path) -> None:
-    bundle: Path | None = None
+    bundles: list[Path] = []
     fetching = False
     for line in requests:
         command = line.strip().split(b" ")[0]
         if command == b"capabilities":
             answers.write(b"fetch\n\n")
         elif command == b"list":
-            bundle = template_source.build_bundle(folder)
+            bundles = bundles or template_source.bundles(folder)
+            heads = [_git("list-heads", bundle) for bundle in bundles]
+            answers.write(b"".join(heads))
             # Without a HEAD that points to a branch, copier's copy of the repository has none.
-            answers.write(_git("list-heads", bundle) + b"@refs/heads/main HEAD\n\n")
+            answers.write(heads[-1].split()[0] + b" refs/heads/main\n@refs/heads/main HEAD\n\n")
         elif command == b"fetch":
             fetching = True
-        elif fetching and bundle:  # an empty line ends a series of fetch commands
-            _git("unbundle", bundle)
+        elif fetching:  # an empty line ends a series of fetch commands
+            for bundle in bundles:
+                _git("unbundle", bundle)
             answers.write(b"\n")
             fetching = False
         else:

@@ -40,7 +40,7 @@ def render(answers: Mapping[str, Value], dest: Path) -> None:
         copier.run_copy(
             str(template_source.template_root()),
             dest,
-            data={**answers, "ddpgen_tag": template_source.RELEASE_TAG},
+            data={**answers, "ddpgen_tag": template_source.TAG},
             defaults=True,
             quiet=True,
             cleanup_on_error=False,

@@ -1,23 +1,31 @@
 """Where the template is: in the installed package, or in the checkout that is being worked on.
 
 A generated project knows its template as `git+ddpgen://template`, whatever machine it is on. git
-asks `git-remote-ddpgen` (remote_helper.py) for that, which serves the bundle made here.
+asks `git-remote-ddpgen` (remote_helper.py) for that, which serves the bundles found here: one for
+each release, made once by `.ci/release.py`, and one of the working version where the template
+may have changed since the last release. Each release is a commit on top of the one before it, so
+that a changed old release would break every later one.
 """
 
 import os
-import shutil
+import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from ddpgen import __version__
 
 SOURCE_URL = "git+ddpgen://template"
-RELEASE_TAG = f"v{__version__}"
+TAG = f"v{__version__}"
+
+PACKAGE = Path(__file__).resolve().parent
+RELEASES = PACKAGE / "releases"
 
 # The same content gives the same commit on every machine, whatever its settings and clock.
 _REPRODUCIBLE = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_ATTR_NOSYSTEM": "1",
     "GIT_DEFAULT_HASH": "sha1",
     "GIT_AUTHOR_NAME": "ddpgen",
     "GIT_AUTHOR_EMAIL": "ddpgen",
@@ -26,38 +34,92 @@ _REPRODUCIBLE = {
     "GIT_COMMITTER_EMAIL": "ddpgen",
     "GIT_COMMITTER_DATE": "@0 +0000",
 }
+_CACHES = ("__pycache__", ".*_cache")
 
 
 def template_root() -> Path:
     """Return the folder that holds copier.yml, `project/` and `parts/`."""
-    package = Path(__file__).resolve().parent
-    packaged = package / "_template"
-    return packaged if packaged.is_dir() else package.parent / "template"
+    packaged = PACKAGE / "_template"
+    return packaged if packaged.is_dir() else PACKAGE.parent / "template"
 
 
-def build_bundle(folder: Path) -> Path:
-    """Make a git bundle of the template: the branch main with one commit, tagged as this release.
+def order(tag: str) -> tuple[int, ...]:
+    """Return what sorts tags by age; the working version follows the release it began with."""
+    return (*map(int, re.findall(r"\d+", tag.partition("+")[0])), "+" in tag)
+
+
+def released() -> dict[str, Path]:
+    """Return the bundle of each release by its tag, oldest first."""
+    found = {f"v{bundle.stem}": bundle for bundle in RELEASES.glob("*.bundle")}
+    return {tag: found[tag] for tag in sorted(found, key=order)}
+
+
+def bundles(folder: Path) -> list[Path]:
+    """Return the bundles that hold this ddpgen's versions of the template, oldest first.
 
     Args:
-        folder: an empty folder for the bundle and the repository it is made from.
+        folder: an empty folder, where the bundle of the working version is made.
 
     Raises:
         OSError, subprocess.CalledProcessError: git is missing or failed.
     """
-    repository, bundle = folder / "template", folder / "template.bundle"
-    caches = shutil.ignore_patterns("__pycache__", ".*_cache")
-    shutil.copytree(template_root(), repository, ignore=caches)
-    # Whoever calls may be git itself, which tells its children about its own repository.
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    for arguments in (
-        ["init", "--quiet", "--initial-branch=main"],
-        # The template holds the generated project's .gitignore, which must not hide anything.
-        ["add", "--all", "--force"],
-        ["commit", "--quiet", f"--message=The template of ddpgen {__version__}"],
-        ["tag", RELEASE_TAG],
-        ["bundle", "create", "--quiet", str(bundle), "main", RELEASE_TAG],
-    ):
-        subprocess.run(
-            ["git", *arguments], cwd=repository, env={**inherited, **_REPRODUCIBLE}, check=True
-        )
+    known = released()
+    if TAG in known:
+        return list(known.values())
+    message = "The working version, not released"
+    return [*known.values(), make_bundle(folder, TAG, message, list(known.values()))]
+
+
+def make_bundle(folder: Path, tag: str, message: str, earlier: Sequence[Path]) -> Path:
+    """Make a bundle of the template as it is now: one tagged commit on top of earlier ones.
+
+    Args:
+        folder: an empty folder for the bundle and the repository it is made from.
+        tag: its name; a tag of git.
+        message: what changed, for the commit.
+        earlier: the bundles of the releases before it.
+    """
+    repository, bundle = folder / "template.git", folder / f"{tag[1:]}.bundle"
+    git("init", "--quiet", "--bare", str(repository))
+    unpack(repository, earlier)
+    parents = [_tip(bundle) for bundle in earlier[-1:]]
+    # The template holds the generated project's .gitignore, which must not hide anything.
+    unwanted = [f":(exclude,glob)**/{name}/**" for name in _CACHES]
+    root = template_root()
+    git("--work-tree=.", "add", "--all", "--force", ".", *unwanted, repository=repository, cwd=root)
+    tree = git("write-tree", repository=repository)
+    onto = [part for parent in parents for part in ("-p", parent)]
+    commit = git("commit-tree", tree, *onto, "-m", message, repository=repository)
+    git("update-ref", f"refs/tags/{tag}", commit, repository=repository)
+    new = [f"refs/tags/{tag}", *(f"^{parent}" for parent in parents)]
+    git("bundle", "create", "--quiet", str(bundle), *new, repository=repository)
     return bundle
+
+
+def unpack(repository: Path, sources: Sequence[Path]) -> None:
+    """Put the commits and tags of bundles, oldest first, into a repository."""
+    for bundle in sources:
+        for line in git("bundle", "unbundle", str(bundle), repository=repository).splitlines():
+            commit, reference = line.split()
+            git("update-ref", reference, commit, repository=repository)
+
+
+def git(*arguments: str, repository: Path | None = None, cwd: Path | None = None) -> str:
+    """Run git away from all settings of this machine, and return what it prints.
+
+    Whoever calls may be git itself, which tells its children about its own repository.
+    """
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    where = {"GIT_DIR": str(repository)} if repository else {}
+    return subprocess.run(
+        ["git", "-c", "core.attributesFile=", *arguments],
+        cwd=cwd,
+        env={**inherited, **_REPRODUCIBLE, **where},
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    ).stdout.strip()
+
+
+def _tip(bundle: Path) -> str:
+    return git("bundle", "list-heads", str(bundle)).split()[0]
