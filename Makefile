@@ -24,7 +24,7 @@ TEMPLATE := $(shell find ddpgen template -type f -not -path '*/__pycache__/*')
 
 .PHONY: help
 help:    ## this list
-	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1 \t\2/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1 \t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 .PHONY: demo
 demo: build/demo/.installed    ## generate the default project, train it on two processes, show what it learnt
@@ -44,6 +44,14 @@ test: $(VENV)/dev    ## everything: lint, types, generator, every variant, real 
 .PHONY: matrix
 matrix: $(VENV)/dev    ## only the product: every variant of every file, and training in every combination
 	$(BIN)/python -m pytest -rs tests/product --numprocesses=$(WORKERS) </dev/null
+
+.PHONY: update-tests
+update-tests: $(VENV)/dev    ## updates from every release to every later one, and of 500 randomly edited projects
+	$(BIN)/python -m pytest -rs tests/update --updates=all --edits=500 --numprocesses=$(WORKERS) </dev/null
+
+.PHONY: attack
+attack: $(VENV)/dev    ## 10,000 hostile sets of answers; commands killed at random moments, full disks, races
+	$(BIN)/python -m pytest -rs tests/attack --attacks=10000 --kills=40 --numprocesses=$(WORKERS) </dev/null
 
 .PHONY: quality
 quality: $(VENV)/dev    ## train the defaults of all model families, compare with the goals, write docs/quality.md

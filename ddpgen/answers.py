@@ -6,7 +6,8 @@ of that gets past here.
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import yaml
@@ -20,8 +21,15 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _METADATA = ("_commit", "_src_path")
 
 
-def from_flags(questionnaire: Questionnaire, assignments: Iterable[str]) -> Answers:
+def from_flags(
+    questionnaire: Questionnaire, assignments: Iterable[str], flag: str = "--data "
+) -> Answers:
     """Read `key=value` flags.
+
+    Args:
+        questionnaire: the questions.
+        assignments: what was written.
+        flag: what stands before it on the command line, for messages.
 
     Raises:
         DdpgenError: no `=`, an unknown or repeated key, or a value of the wrong type.
@@ -30,10 +38,10 @@ def from_flags(questionnaire: Questionnaire, assignments: Iterable[str]) -> Answ
     for assignment in assignments:
         key, separator, text = assignment.partition("=")
         if not separator:
-            raise DdpgenError(f"--data {show(assignment)}: write it as key=value")
+            raise DdpgenError(f"{flag}{show(assignment)}: write it as key=value")
         question = _known(questionnaire, key)
         if key in found:
-            raise DdpgenError("given twice with --data", option=key)
+            raise DdpgenError(f"given twice {flag and f'with {flag}'}".strip(), option=key)
         found[key] = from_text(question, text)
     return found
 
@@ -45,18 +53,45 @@ def from_file(questionnaire: Questionnaire, path: Path) -> Answers:
         DdpgenError: the file cannot be read or parsed, or holds a wrong key or value; the
             message names both.
     """
+    return from_entries(questionnaire, read(path), path)
+
+
+def read(path: Path) -> dict[str, object]:
+    """Read the keys and values of a file of answers as they stand there.
+
+    Raises:
+        DdpgenError: the file cannot be read or parsed.
+    """
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
         raise DdpgenError(f"--answers {show(path)}: {reason}") from error
-    try:
-        entries = _read_toml(text) if path.suffix == ".toml" else _read_yaml(text)
+    with _about(path):
+        return _read_toml(text) if path.suffix == ".toml" else _read_yaml(text)
+
+
+def from_entries(
+    questionnaire: Questionnaire, entries: Mapping[str, object], path: Path
+) -> Answers:
+    """Check what was read from a file of answers.
+
+    Raises:
+        DdpgenError: a wrong key or value.
+    """
+    with _about(path):
         return {
             key: from_native(_known(questionnaire, key), value)
             for key, value in entries.items()
             if key not in _METADATA
         }
+
+
+@contextmanager
+def _about(path: Path) -> Iterator[None]:
+    """Let an error name the file."""
+    try:
+        yield
     except DdpgenError as error:
         error.option = f"{show(path)}: {error.option}".removesuffix(": ")
         raise
@@ -104,14 +139,23 @@ def from_native(question: Question, value: object) -> Value:
     raise _bad(question, value, f"should be {expected}", question.values)
 
 
-def resolve(questionnaire: Questionnaire, given: Mapping[str, Value]) -> Answers:
+def resolve(
+    questionnaire: Questionnaire,
+    given: Mapping[str, Value],
+    earlier: Mapping[str, Value] | None = None,
+) -> Answers:
     """Complete answers with defaults and return those of all questions that apply.
+
+    Args:
+        questionnaire: the questions.
+        given: the answers.
+        earlier: as `Questionnaire.evaluate`.
 
     Raises:
         DdpgenError: an answer does not apply, or is refused under the others.
     """
     found: Answers = {}
-    for state in questionnaire.evaluate(given):
+    for state in questionnaire.evaluate(given, earlier):
         if state.problem:
             value = state.value if state.active else given[state.question.name]
             raise DdpgenError(state.problem, option=state.question.name, value=value)

@@ -34,6 +34,11 @@ examples:
 Without a terminal nothing is asked: give --defaults or all answers.
 Exit codes: 0 done, 1 a failure of the machine, 2 a mistake in the command,
 130 cancelled. Unless it is 0, nothing was created.
+
+In a project:
+  ddpgen update                                what a newer ddpgen does better
+  ddpgen set amp=fp16                          another answer
+  ddpgen diff                                  what you changed
 """
 
 
@@ -52,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"ddpgen: {error}", file=sys.stderr)
         return error.exit_code
     except (KeyboardInterrupt, EOFError):
-        print("\nddpgen: cancelled, nothing was created", file=sys.stderr)
+        print("\nddpgen: cancelled, nothing was changed", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         # The reader of a pipe has left; nothing more can be said on stdout.
@@ -103,6 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     new.add_argument("--dry-run", action="store_true", help="list the files, write nothing")
     new.set_defaults(command=_new)
+    _add_update(commands)
     options = commands.add_parser("options", help="print every option, its choices and default")
     form = options.add_mutually_exclusive_group()
     for name, purpose in (("json", "for programs"), ("markdown", "for the documentation")):
@@ -110,6 +116,45 @@ def _parser() -> argparse.ArgumentParser:
     options.set_defaults(command=_options, form="text")
     parser.set_defaults(command=lambda _: _help(parser))
     return parser
+
+
+def _add_update(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    update = commands.add_parser(
+        "update",
+        help="bring a project to this version of ddpgen",
+        allow_abbrev=False,
+        description="Merge what is new in the template into a project. What you edited stays; "
+        "conflicts are marked in the files and listed at the end, and the exit code is 1 then.",
+    )
+    change = commands.add_parser(
+        "set",
+        help="change answers of a project",
+        allow_abbrev=False,
+        description="Change answers of a project, with the same merge as `ddpgen update`.",
+    )
+    diff = commands.add_parser(
+        "diff",
+        help="show what you changed in a project",
+        allow_abbrev=False,
+        description="Show what differs from the project as ddpgen made it.",
+    )
+    for parser in (update, diff):
+        parser.add_argument(
+            "path", nargs="?", default=".", metavar="PATH", help="the project (default: here)"
+        )
+    update.add_argument("--to", metavar="VERSION", help="an earlier version than this ddpgen's")
+    update.add_argument(
+        "--data", action="append", default=[], metavar="KEY=VALUE", help="change an answer as well"
+    )
+    change.add_argument("assignments", nargs="+", metavar="KEY=VALUE", help="an answer to change")
+    change.add_argument(
+        "--project", default=".", metavar="PATH", dest="path", help="the project (default: here)"
+    )
+    for parser in (update, change):
+        parser.add_argument("--dry-run", action="store_true", help="show all, change nothing")
+    update.set_defaults(command=_update)
+    change.set_defaults(command=_set)
+    diff.set_defaults(command=_diff)
 
 
 def _help(parser: argparse.ArgumentParser) -> int:
@@ -130,7 +175,7 @@ def _new(arguments: argparse.Namespace) -> int:
     questionnaire = questions.load()
     given = answers.from_file(questionnaire, arguments.answers) if arguments.answers else {}
     given |= answers.from_flags(questionnaire, arguments.data)
-    path = _path(arguments.path)
+    path = None if arguments.path is None else _path(arguments.path)
     named = detect.from_path(questionnaire, path) if path else {}
     if path:
         render.check_destination(path)
@@ -152,6 +197,26 @@ def _new(arguments: argparse.Namespace) -> int:
     _next_steps(path, files)
     print(f"\nThe same answers again:\n  {repeat}")
     return 0
+
+
+def _update(arguments: argparse.Namespace) -> int:
+    from ddpgen import update
+
+    path = _path(arguments.path)
+    return update.update(path, arguments.to, arguments.data, dry_run=arguments.dry_run)
+
+
+def _set(arguments: argparse.Namespace) -> int:
+    from ddpgen import update
+
+    path = _path(arguments.path)
+    return update.change(path, arguments.assignments, dry_run=arguments.dry_run)
+
+
+def _diff(arguments: argparse.Namespace) -> int:
+    from ddpgen import update
+
+    return update.diff(_path(arguments.path))
 
 
 def _interview(questionnaire: "Questionnaire", given: "Answers", named: "Answers") -> "Answers":
@@ -177,9 +242,7 @@ def _repeat(path: Path, needed: "Answers") -> str:
     return shlex.join(["ddpgen", "new", where, "--defaults", *data])
 
 
-def _path(text: str | None) -> Path | None:
-    if text is None:
-        return None
+def _path(text: str) -> Path:
     if not text or "\0" in text:
         raise DdpgenError("is not a path", option="PATH", value=text)
     return Path(text)

@@ -111,13 +111,17 @@ class Questionnaire:
         """Render one expression of copier.yml."""
         return self._render(source).render(context)
 
-    def evaluate(self, given: Mapping[str, Value]) -> Iterator[State]:
+    def evaluate(
+        self, given: Mapping[str, Value], earlier: Mapping[str, Value] | None = None
+    ) -> Iterator[State]:
         """Walk through the questions as copier does: each sees the values of those before it.
 
         Args:
             given: answers of the right type, with values among the choices.
+            earlier: answers to another version's questions; a renamed question has the answer to
+                the old one as its default.
         """
-        context: Answers = {}
+        context = {k: v for k, v in (earlier or {}).items() if k not in self.questions}
         for question in self.questions.values():
             active = self._active(question, context)
             answered = question.name in given

@@ -24,12 +24,19 @@ ANSWERS_FILE = ".copier-answers.yml"
 _MACHINE_ERRORS = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE}
 
 
-def render(answers: Mapping[str, Value], dest: Path) -> None:
+def render(
+    answers: Mapping[str, Value],
+    dest: Path,
+    template: Path | None = None,
+    tag: str = template_source.TAG,
+) -> None:
     """Render a project into a new or empty folder, with no checks beyond copier's own.
 
     Args:
         answers: answers by name, at least those that differ from the defaults.
         dest: the folder to fill.
+        template: the template's folder, if not the one of this ddpgen.
+        tag: the version of the template, for the answers file.
     """
     import copier
     from plumbum import local
@@ -38,9 +45,9 @@ def render(answers: Mapping[str, Value], dest: Path) -> None:
     # new project has no index; the template is a plain folder, so nothing else needs git.
     with local.env(PATH=""):
         copier.run_copy(
-            str(template_source.template_root()),
+            str(template or template_source.template_root()),
             dest,
-            data={**answers, "ddpgen_tag": template_source.TAG},
+            data={**answers, "ddpgen_tag": tag},
             defaults=True,
             quiet=True,
             cleanup_on_error=False,

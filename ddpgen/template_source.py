@@ -85,15 +85,27 @@ def make_bundle(folder: Path, tag: str, message: str, earlier: Sequence[Path]) -
     parents = [_tip(bundle) for bundle in earlier[-1:]]
     # The template holds the generated project's .gitignore, which must not hide anything.
     unwanted = [f":(exclude,glob)**/{name}/**" for name in _CACHES]
-    root = template_root()
-    git("--work-tree=.", "add", "--all", "--force", ".", *unwanted, repository=repository, cwd=root)
-    tree = git("write-tree", repository=repository)
+    tree = tree_of(template_root(), repository, unwanted)
     onto = [part for parent in parents for part in ("-p", parent)]
     commit = git("commit-tree", tree, *onto, "-m", message, repository=repository)
     git("update-ref", f"refs/tags/{tag}", commit, repository=repository)
     new = [f"refs/tags/{tag}", *(f"^{parent}" for parent in parents)]
     git("bundle", "create", "--quiet", str(bundle), *new, repository=repository)
     return bundle
+
+
+def tree_of(folder: Path, repository: Path, unwanted: Sequence[str] = ()) -> str:
+    """Put all files of a folder into a repository; return the hash of the tree.
+
+    Args:
+        folder: the files; what their .gitignore ignores is taken too.
+        repository: a git directory.
+        unwanted: more pathspecs for git.
+    """
+    git("read-tree", "--empty", repository=repository)
+    arguments = ("--work-tree=.", "add", "--all", "--force", ".", *unwanted)
+    git(*arguments, repository=repository, cwd=folder)
+    return git("write-tree", repository=repository)
 
 
 def unpack(repository: Path, sources: Sequence[Path]) -> None:
@@ -104,21 +116,46 @@ def unpack(repository: Path, sources: Sequence[Path]) -> None:
             git("update-ref", reference, commit, repository=repository)
 
 
-def git(*arguments: str, repository: Path | None = None, cwd: Path | None = None) -> str:
+def git(
+    *arguments: str,
+    repository: Path | None = None,
+    cwd: Path | None = None,
+    stdin: str = "",
+    codes: Sequence[int] = (0,),
+) -> str:
     """Run git away from all settings of this machine, and return what it prints.
 
     Whoever calls may be git itself, which tells its children about its own repository.
+
+    Args:
+        arguments: the command line.
+        repository: the git directory.
+        cwd: where it runs; the root of the work tree, if there is one.
+        stdin: what it reads.
+        codes: the exit codes that are no failure.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     where = {"GIT_DIR": str(repository)} if repository else {}
-    return subprocess.run(
-        ["git", "-c", "core.attributesFile=", *arguments],
+    command = ["git", "-c", "core.attributesFile=", *arguments]
+    done = subprocess.run(
+        command,
         cwd=cwd,
         env={**inherited, **_REPRODUCIBLE, **where},
-        check=True,
+        input=stdin,
+        check=False,
         stdout=subprocess.PIPE,
-        text=True,
-    ).stdout.strip()
+        encoding="utf-8",
+        errors="surrogateescape",  # names of files are bytes
+    )
+    if done.returncode not in codes:
+        raise subprocess.CalledProcessError(done.returncode, command)
+    return done.stdout.strip()
+
+
+def blob(name: str, repository: Path) -> bytes:
+    """Return the content of a file by its hash."""
+    command = ["git", "--git-dir", str(repository), "cat-file", "blob", name]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
 
 
 def _tip(bundle: Path) -> str:

@@ -41,3 +41,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="which generated projects run their own tests: enough for every value of every "
         "option (the default), or for every pair",
     )
+    parser.addoption(
+        "--updates",
+        choices=["some", "all"],
+        default="some",
+        help="which versions are updated to which: every one to the next, or to every later one",
+    )
+    parser.addoption("--edits", type=int, default=10, help="how many random edits are updated")
+    parser.addoption(
+        "--attacks", type=int, default=100, help="how many hostile sets of answers are tried"
+    )
+    parser.addoption("--kills", type=int, default=3, help="how often each command is killed")

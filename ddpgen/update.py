@@ -1,0 +1,178 @@
+"""Brings a project to a newer template or to other answers, and shows what its user changed.
+
+All three are comparisons of trees: the project as rendered for its recorded answers and version,
+as rendered for the new ones, and as committed.
+"""
+
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ddpgen import answers, template_source
+from ddpgen.carry import carried
+from ddpgen.errors import FAILURE, DdpgenError, show
+from ddpgen.merge import Merge, apply, merge
+from ddpgen.project import ANSWERS_FILE, Project, no_git
+from ddpgen.questions import Answers
+from ddpgen.template_source import git, order
+from ddpgen.versions import Version, Versions
+
+CONFLICTS = 1
+_WORDS = {"A": "added", "D": "removed", "M": "changed", "R": "renamed", "T": "changed"}
+
+
+def update(path: Path, to: str | None, data: Iterable[str], *, dry_run: bool) -> int:
+    """Bring a project to a newer version of the template; return the exit code.
+
+    Args:
+        path: the project, or a folder in it.
+        to: the version, if not the one of this ddpgen.
+        data: answers to change, as `key=value`.
+        dry_run: only show what would happen.
+    """
+    with _workshop() as folder:
+        versions = Versions(folder)
+        project = Project(path, versions)
+        after = versions[versions.find(to) if to else template_source.TAG]
+        since = project.version.tag
+        if order(after.tag) < order(since):
+            raise DdpgenError(f"the project is already newer: {since[1:]}", option="--to", value=to)
+        changes = answers.from_flags(after.questionnaire, data)
+        if after.tag != since:
+            print(
+                f"ddpgen {since[1:]} -> {after.tag[1:]}\n\n{versions.changes(since, after.tag)}\n"
+            )
+        return _change(folder, versions, project, after, changes, dry_run=dry_run)
+
+
+def change(path: Path, assignments: Iterable[str], *, dry_run: bool) -> int:
+    """Change answers of a project, which stays at its version; return the exit code.
+
+    Args:
+        path: the project, or a folder in it.
+        assignments: the answers to change, as `key=value`.
+        dry_run: only show what would happen.
+    """
+    with _workshop() as folder:
+        versions = Versions(folder)
+        project = Project(path, versions)
+        changes = answers.from_flags(project.version.questionnaire, assignments, "")
+        return _change(folder, versions, project, project.version, changes, dry_run=dry_run)
+
+
+def diff(path: Path) -> int:
+    """Show what a project's user changed since it was generated; return the exit code."""
+    with _workshop() as folder:
+        versions = Versions(folder)
+        project = Project(path, versions)
+        base = project.version.tree(project.answers, folder / "base")
+        project.check_answers(folder / "base")
+        # A new index and no settings: only the project's own .gitignore counts.
+        git("read-tree", "--empty", repository=versions.repository)
+        git("--work-tree=.", "add", "--all", ".", repository=versions.repository, cwd=project.root)
+        mine = git("write-tree", repository=versions.repository)
+        compare = ("diff", "-M", "--no-ext-diff", base, mine)
+        text = git(*compare, "--diff-filter=a", repository=versions.repository)
+        added = git(*compare, "--diff-filter=A", "--name-only", repository=versions.repository)
+        print(text or "No file of the template was changed.")
+        if added:
+            print("\nYour own files:", *added.splitlines(), sep="\n  ")
+    return 0
+
+
+def _change(
+    folder: Path,
+    versions: Versions,
+    project: Project,
+    after: Version,
+    changes: Answers,
+    *,
+    dry_run: bool,
+) -> int:
+    project.check_repository()
+    before = project.version
+    wanted = carried(before.questionnaire, after.questionnaire, project.answers, changes)
+    base = before.tree(project.answers, folder / "base")
+    project.check_answers(folder / "base")
+    theirs = after.tree(wanted, folder / "theirs")
+    outcome = merge(project, versions, base, theirs, f"ddpgen-{after.tag[1:]}")
+    _check_line_ends(versions, outcome, base, theirs)
+    if dry_run:
+        print(git("diff", "-M", outcome.ours, outcome.result, repository=versions.repository))
+    _print_answers(project.answers, wanted)
+    report = _report(outcome)
+    if outcome.result == outcome.ours:
+        print(report or "Nothing to change.")
+    elif dry_run:
+        print(f"{report}\nNothing was changed: this is a dry run.")
+    else:
+        where = shlex.quote(str(project.root))
+        undo = "git reset --quiet . && git restore . && git clean -fd ."
+        print(f"To undo: cd {where} && {undo}", file=sys.stderr, flush=True)
+        apply(project, outcome, ANSWERS_FILE)
+        print(report)
+        if project.detached():
+            print("HEAD is detached: make a branch before you commit (git switch -c NAME).")
+    return CONFLICTS if outcome.stages or outcome.unknown else 0
+
+
+def _print_answers(before: Answers, after: Answers) -> None:
+    for name in [*before, *(name for name in after if name not in before)]:
+        old, new = (show(values[name]) if name in values else "-" for values in (before, after))
+        if old != new:
+            print(f"{name}: {old} -> {new}")
+
+
+def _report(outcome: Merge) -> str:
+    """Say what happens to which file, conflicts last."""
+    compare = ("-c", "core.quotePath=false", "diff", "-M", "--name-status")
+    text = git(*compare, outcome.ours, outcome.result, repository=outcome.repository)
+    lines = []
+    for line in text.splitlines():
+        status, *paths = line.split("\t")
+        if not outcome.stages.keys() & set(paths):
+            lines.append(f"{_WORDS[status[0]]:9}{' -> '.join(paths)}")
+    lines += [f"{'deleted':9}{path} (by you; the template changed it)" for path in outcome.deleted]
+    lines += [f"{'skipped':9}{path} (git does not know yours)" for path in outcome.unknown]
+    lines += [f"{'CONFLICT':9}{path}" for path in sorted(outcome.stages)]
+    if outcome.stages:
+        lines.append(
+            "Both you and the template changed these. Edit them, `git add` them, and commit."
+        )
+    return "\n".join(lines)
+
+
+def _check_line_ends(versions: Versions, outcome: Merge, base: str, theirs: str) -> None:
+    """Refuse to merge files whose line ends someone changed: every line would be a conflict."""
+    names = ("diff", "--name-only", "-z", base, theirs)
+    changed = git(*names, repository=versions.repository).split("\0")
+    search = ("grep", "-l", "-z", "-I", "\r$", outcome.ours, "--", *filter(None, changed))
+    found = git(*search, repository=versions.repository, codes=(0, 1))
+    if found:
+        files = [name.partition(":")[2] for name in found.rstrip("\0").split("\0")]
+        raise DdpgenError(
+            "lines end as on Windows (CRLF), so that every line would be a conflict",
+            option=show(files),
+            remedy="sed -i 's/\\r$//' FILE, and commit",
+        )
+
+
+@contextmanager
+def _workshop() -> Iterator[Path]:
+    """Give a temporary folder, and say clearly when the machine does not play along."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="ddpgen-") as folder:
+            yield Path(folder)
+    except OSError as error:
+        if error.filename == "git":
+            raise no_git() from error
+        if error.errno is None:  # jinja2's TemplateNotFound is an OSError too
+            raise
+        where = f" ({show(error.filename)})" if error.filename else ""
+        raise DdpgenError(f"{error.strerror}{where}", exit_code=FAILURE) from error
+    except subprocess.CalledProcessError as error:
+        raise DdpgenError(f"failed: {shlex.join(error.cmd[:6])}", exit_code=FAILURE) from error

@@ -1,0 +1,149 @@
+"""Random edits of a user, then an update: no line is lost, nothing ends in a traceback."""
+
+import shutil
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from rendering import compile_once
+
+from ddpgen import update
+from ddpgen.errors import DdpgenError
+from update.lab import ADDED, CHANGED_IN_NEW, DELETED, OLD, RENAMED_FROM, RENAMED_TO, Lab
+
+FILES = [*CHANGED_IN_NEW, DELETED, RENAMED_FROM, "data.py", ".gitignore"]
+PLACES = ["mine.py", "deep/er/mine.txt", "steps2.py", ADDED, RENAMED_TO, "launch/mine.env", "train"]
+CONTENT = st.sampled_from(["", "word", "    x = 1", "ï ✓", "<<<<<<< yours", "=======", "\t# {% if"])
+
+OPERATIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("change"), st.sampled_from(FILES), st.integers(0, 120), CONTENT),
+        st.tuples(st.just("insert"), st.sampled_from(FILES), st.integers(0, 120), CONTENT),
+        st.tuples(st.just("cut"), st.sampled_from(FILES), st.integers(0, 120), st.integers(1, 40)),
+        st.tuples(st.just("move"), st.sampled_from(FILES), st.integers(0, 120), st.integers(0, 60)),
+        st.tuples(st.just("delete"), st.sampled_from(FILES)),
+        st.tuples(st.just("rename"), st.sampled_from(FILES), st.sampled_from(PLACES)),
+        st.tuples(st.just("add"), st.sampled_from(PLACES), CONTENT),
+        st.tuples(st.just("folder"), st.sampled_from(["train.py", "tests", "launch"])),
+        st.tuples(st.just("link"), st.sampled_from(FILES)),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def edit(project: Path, number: int, operation: str, name: str, *how: object) -> None:
+    """Apply one edit where it is possible; every line that is written can be told apart."""
+    path = project / name
+    mine = f"mine {number}"
+    if operation == "add":
+        if _free(path) and not path.is_dir():
+            path.write_text(f"{how[0]}{mine}\n{how[0]}\n")
+    elif operation == "folder" and path.is_dir():
+        shutil.move(path, path.with_name(f"{path.name}_moved"))
+    elif path.is_file() and not path.is_symlink():
+        if operation in {"change", "insert", "cut", "move"}:
+            _edit_lines(path, mine, operation, *how)
+        elif operation == "rename":
+            target = project / str(how[0])
+            if not target.exists() and _free(target):
+                path.rename(target)
+        else:
+            _replace(path, mine, operation)
+
+
+def _replace(path: Path, mine: str, operation: str) -> None:
+    path.unlink()
+    if operation == "link":
+        path.symlink_to("config.toml")
+    elif operation == "folder":
+        path.mkdir()
+        (path / "inside.txt").write_text(f"{mine}\n")
+
+
+def _free(path: Path) -> bool:
+    """Make the folder of a path, if nothing is in the way."""
+    with suppress(FileExistsError, NotADirectoryError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    return path.parent.is_dir()
+
+
+def _edit_lines(path: Path, mine: str, operation: str, number: object, how: object) -> None:
+    lines = path.read_text().splitlines()
+    line = min(int(str(number)), len(lines))
+    if operation == "change":
+        lines[line : line + 1] = [f"{how}{mine}"]
+    elif operation == "insert":
+        lines[line:line] = [f"{how}{mine}", f"{how}{mine} too"]
+    else:
+        block, rest = (
+            lines[line : line + int(str(how))],
+            lines[:line] + lines[line + int(str(how)) :],
+        )
+        lines = rest if operation == "cut" else block + rest
+    path.write_text("".join(f"{text}\n" for text in lines))
+
+
+def mine(project: Path) -> set[str]:
+    """All lines that the user wrote and that are there."""
+    return {
+        line
+        for path in project.rglob("*")
+        if path.is_file() and ".git" not in path.relative_to(project).parts
+        for line in path.read_text().splitlines()
+        if "mine " in line
+    }
+
+
+def test_no_line_of_the_user_is_lost(
+    lab: Lab,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    template = lab.project(tmp_path / "template", OLD, {})
+    lab.commit(template)
+    project = tmp_path / "p"
+    outcomes: dict[str, int] = {}
+
+    @settings(
+        max_examples=request.config.getoption("--edits"),
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],  # shrinking would take an hour
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(OPERATIONS, st.booleans())
+    def check(operations: list[tuple[object, ...]], change: bool) -> None:
+        shutil.rmtree(project, ignore_errors=True)
+        shutil.copytree(template, project, symlinks=True)
+        for number, operation in enumerate(operations):
+            edit(project, number, *operation)  # type: ignore[arg-type]
+        lab.commit(project)
+        before = mine(project)
+        capsys.readouterr()
+        try:
+            if change:
+                code = update.change(project, ["amp=fp16", "checkpoint=false"], dry_run=False)
+            else:
+                code = update.update(project, None, [], dry_run=False)
+        except DdpgenError as error:
+            code = error.exit_code
+            outcomes[error.reason] = outcomes.get(error.reason, 0) + 1
+        output = capsys.readouterr()
+        outcomes[f"exit {code}"] = outcomes.get(f"exit {code}", 0) + 1
+        assert before <= mine(project), output.out
+        assert code in {0, 1, 2}
+        assert (code == 1) == ("CONFLICT" in output.out or "skipped" in output.out)
+        if "To undo: " in output.err:
+            undo = output.err.partition("To undo: ")[2].strip()
+            subprocess.run(undo, shell=True, check=True, capture_output=True)
+        assert lab.git("status", "--porcelain", cwd=project) == ""
+
+    with compile_once():
+        check()
+    with capsys.disabled():
+        print(f"\nrandom edits, each followed by an update: {outcomes}")

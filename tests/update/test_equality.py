@@ -1,0 +1,104 @@
+"""An update without edits equals a fresh generation, byte for byte."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import yaml
+from generator.program import everything
+
+from ddpgen import update
+from ddpgen.questions import Value
+from update.lab import NEW, OLD, Lab
+
+SAMPLE: dict[str, dict[str, Value]] = {
+    "defaults": {},
+    "clusters": {"clusters": ["slurm", "kubernetes"], "nodes": 2, "gpu_type": "h100"},
+    "everything": {
+        "model": "gpt",
+        "accumulation": True,
+        "checkpoint": False,
+        "tracker": "mlflow",
+        "clusters": ["ssh", "pbs", "lsf"],
+    },
+    "sharded": {"model": "resnet", "optimizer_sharding": "zero1", "amp": "fp16"},
+}
+
+
+def renamed(answers: Mapping[str, Value], tag: str) -> dict[str, Value]:
+    """The same answers, under the names that they have in a version."""
+    name = "accelerator" if tag == NEW else "gpu_type"
+    return {name if key == "gpu_type" else key: value for key, value in answers.items()}
+
+
+def assert_same(one: Path, other: Path) -> None:
+    names = [name for name in everything(one) if not name.startswith(".git/") and name != ".git"]
+    assert names == everything(other)
+    for name in names:
+        if (one / name).is_file():
+            assert (one / name).read_bytes() == (other / name).read_bytes(), name
+            assert os.access(one / name, os.X_OK) == os.access(other / name, os.X_OK), name
+
+
+@pytest.mark.parametrize("sample", SAMPLE)
+def test_ddpgen_update(lab: Lab, tmp_path: Path, since: str, to: str, sample: str) -> None:
+    project = lab.project(tmp_path / "p", since, renamed(SAMPLE[sample], since))
+    lab.commit(project)
+    assert update.update(project, to[1:], [], dry_run=False) == 0
+    fresh = lab.project(tmp_path / "fresh", to, renamed(SAMPLE[sample], to))
+    assert_same(project, fresh)
+
+
+@pytest.mark.parametrize("sample", ["clusters"])
+def test_plain_copier_update(lab: Lab, tmp_path: Path, since: str, to: str, sample: str) -> None:
+    project = lab.project(tmp_path / "p", since, renamed(SAMPLE[sample], since))
+    lab.commit(project)
+    command = ("copier", "update", "--quiet", "--defaults", "--vcs-ref", to)
+    done = lab.run(*command, cwd=project)
+    assert done.returncode == 0, done.stderr
+    fresh = lab.project(tmp_path / "fresh", to, renamed(SAMPLE[sample], to))
+    assert_same(project, fresh)
+
+
+def test_renamed_question_keeps_its_answer(lab: Lab, tmp_path: Path) -> None:
+    project = lab.project(tmp_path / "p", OLD, SAMPLE["clusters"])
+    lab.commit(project)
+    assert update.update(project, None, [], dry_run=False) == 0
+    saved = yaml.safe_load((project / ".copier-answers.yml").read_text())
+    assert saved["accelerator"] == "h100"
+    assert "gpu_type" not in saved
+    assert saved["new_option"] == "mlp"
+    assert "h100" in (project / "launch/slurm.sbatch").read_text()
+
+
+@pytest.mark.parametrize("sample", SAMPLE)
+def test_set_and_back(lab: Lab, tmp_path: Path, sample: str) -> None:
+    project = lab.project(tmp_path / "p", OLD, SAMPLE[sample])
+    lab.commit(project)
+    assert update.change(project, ["dynamic_graph=true"], dry_run=False) == 0
+    fresh = {**SAMPLE[sample], "dynamic_graph": True}
+    assert_same(project, lab.project(tmp_path / "fresh", OLD, fresh))
+    lab.commit(project)
+    assert update.change(project, ["dynamic_graph=false"], dry_run=False) == 0
+    assert_same(project, lab.project(tmp_path / "before", OLD, SAMPLE[sample]))
+
+
+def test_colleague_with_another_home_in_a_monorepo(lab: Lab, tmp_path: Path) -> None:
+    """The project is a folder of a bigger repository, cloned by somebody else."""
+    project = lab.project(tmp_path / "mono/apps/p", OLD, {})
+    (tmp_path / "mono/other.txt").write_text("other\n")
+    lab.commit(tmp_path / "mono")
+    lab.git("clone", "--quiet", "mono", "colleague", cwd=tmp_path)
+    clone = tmp_path / "colleague"
+    (clone / "other.txt").write_text("changed, and not committed\n")
+    (tmp_path / "home").mkdir()
+    done = lab.run("ddpgen", "update", "apps/p/launch", cwd=clone, HOME=str(tmp_path / "home"))
+    assert done.returncode == 0, done.stderr
+    assert_same(clone / "apps/p", lab.project(tmp_path / "fresh", NEW, {}))
+    assert (clone / "other.txt").read_text() == "changed, and not committed\n"
+
+    command = ("copier", "update", "--quiet", "--defaults")
+    done = lab.run(*command, cwd=project, HOME=str(tmp_path / "home"))
+    assert done.returncode == 0, done.stderr
+    assert_same(project, tmp_path / "fresh")
