@@ -27,4 +27,4 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         tags = [*template_source.released(), laboratory.OLD, laboratory.NEW]
         everything = metafunc.config.getoption("--updates") == "all"
         pairs = itertools.combinations(tags, 2) if everything else itertools.pairwise(tags)
-        metafunc.parametrize(("since", "to"), pairs)
+        metafunc.parametrize(("since", "to"), list(pairs))
