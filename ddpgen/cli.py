@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ddpgen import __version__
 from ddpgen.errors import FAILURE, USER_MISTAKE, DdpgenError, show
@@ -71,6 +71,20 @@ def _leave(number: int, _frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
+class _Version(argparse.Action):
+    """Says the versions; the template's requirements are read when somebody asks."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, nargs=0)
+
+    def __call__(self, *_: object) -> NoReturn:
+        from ddpgen import template_source
+
+        needs = template_source.requirements()
+        print(f"ddpgen {__version__} (template {template_source.TAG}; projects need {needs})")
+        raise SystemExit(0)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ddpgen",
@@ -79,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"ddpgen {__version__}")
+    parser.add_argument("--version", action=_Version, help="show the versions and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
     new = commands.add_parser(
         "new",
@@ -114,6 +128,9 @@ def _parser() -> argparse.ArgumentParser:
     for name, purpose in (("json", "for programs"), ("markdown", "for the documentation")):
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=purpose)
     options.set_defaults(command=_options, form="text")
+    completion = commands.add_parser("completion", help="print a script for your shell")
+    completion.add_argument("shell", choices=["bash", "zsh"])
+    completion.set_defaults(command=lambda arguments: _completion(arguments, parser))
     parser.set_defaults(command=lambda _: _help(parser))
     return parser
 
@@ -160,6 +177,13 @@ def _add_update(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 def _help(parser: argparse.ArgumentParser) -> int:
     parser.print_help(sys.stderr)
     return USER_MISTAKE
+
+
+def _completion(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    from ddpgen import completion
+
+    print(completion.script(arguments.shell, parser), end="")
+    return 0
 
 
 def _options(arguments: argparse.Namespace) -> int:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ddpgen.project import Project
+from ddpgen.render import uninterrupted
 from ddpgen.template_source import blob, git
 from ddpgen.versions import Versions
 
@@ -120,15 +121,16 @@ def apply(project: Project, outcome: Merge, answers_file: str) -> None:
         names = "".join(f"{path}\0" for path in written)
         git(*checkout, repository=outcome.repository, cwd=Path(folder), stdin=names)
         stages = _index(project, outcome)
-        for status, path in changes:
-            if status == "D":
-                _remove(project.root, path)
-        for path in written:
-            target = project.root / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.move(Path(folder) / path, target)
-        if stages:
-            project.git("update-index", "-z", "--index-info", stdin=stages)
+        with uninterrupted():
+            for status, path in changes:
+                if status == "D":
+                    _remove(project.root, path)
+            for path in written:
+                target = project.root / path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.move(Path(folder) / path, target)
+            if stages:
+                project.git("update-index", "-z", "--index-info", stdin=stages)
 
 
 def _index(project: Project, outcome: Merge) -> str:

@@ -112,11 +112,11 @@ def create(answers: Mapping[str, Value], dest: Path) -> Path:
             path.parent.mkdir(parents=True, exist_ok=True)
             work.mkdir(mode=0o700)
             render(answers, work / "project")
-            with _uninterrupted():
+            with uninterrupted():
                 _publish(work / "project", path)
                 done = True
     finally:
-        with _uninterrupted():
+        with uninterrupted():
             shutil.rmtree(work, ignore_errors=True)
             for parent in () if done else missing:
                 with suppress(OSError):
@@ -161,7 +161,7 @@ def _occupied(dest: Path) -> DdpgenError:
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[None]:
+def uninterrupted() -> Iterator[None]:
     """Ignore Ctrl-C and SIGTERM during a short step: half of it would be worse than being late."""
     if threading.current_thread() is not threading.main_thread():
         yield

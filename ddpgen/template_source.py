@@ -43,6 +43,16 @@ def template_root() -> Path:
     return packaged if packaged.is_dir() else PACKAGE.parent / "template"
 
 
+def requirements() -> str:
+    """Return which Python and PyTorch the generated projects need."""
+    text = (template_root() / "project/pyproject.toml.jinja").read_text(encoding="utf-8")
+    python = re.search(r'^requires-python = "(.+)"$', text, re.MULTILINE)
+    torch = re.search(r'^ *"torch *([<>=!~].+)",$', text, re.MULTILINE)
+    return ", ".join(
+        f"{name}{found[1]}" for name, found in (("Python", python), ("PyTorch", torch)) if found
+    )
+
+
 def order(tag: str) -> tuple[int, ...]:
     """Return what sorts tags by age; the working version follows the release it began with."""
     return (*map(int, re.findall(r"\d+", tag.partition("+")[0])), "+" in tag)

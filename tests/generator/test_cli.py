@@ -97,7 +97,36 @@ def test_command_line(tmp_path: Path, arguments: list[str], code: int) -> None:
 
 
 def test_version(tmp_path: Path) -> None:
-    assert ddpgen("--version", cwd=tmp_path).stdout == f"ddpgen {__version__}\n"
+    text = ddpgen("--version", cwd=tmp_path).stdout
+    assert text.startswith(f"ddpgen {__version__} (template v{__version__}; ")
+    assert "Python>=3" in text
+    assert "PyTorch>=2" in text
+
+
+COMPLETIONS = {
+    "ddpgen ": {"new", "update", "set"},
+    "ddpgen n": {"new"},
+    "ddpgen new --d": {"--data", "--defaults", "--dry-run"},
+    "ddpgen new p --data mo": {"model="},
+    "ddpgen new p --data model = g": {"gpt"},
+    "ddpgen set amp =": {"off", "bf16", "fp16"},
+    "ddpgen set check": {"checkpoint="},
+}
+
+
+@pytest.mark.parametrize("line", COMPLETIONS)
+def test_completion(tmp_path: Path, line: str) -> None:
+    """Words as bash splits them, with = as a word of its own."""
+    script = ddpgen("completion", "bash", cwd=tmp_path).stdout
+    words = line.split(" ")
+    probe = f"""{script}
+COMP_WORDS=({" ".join(f"'{word}'" for word in words)}) COMP_CWORD={len(words) - 1}
+_ddpgen; printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+    run = subprocess.run(["bash", "-c", probe], capture_output=True, text=True, check=True)
+    assert COMPLETIONS[line] <= set(run.stdout.split())
+    begun = words[-1].removeprefix("=")
+    assert all(word.startswith(begun) for word in run.stdout.split())
 
 
 @pytest.mark.parametrize(
@@ -111,6 +140,8 @@ def test_version(tmp_path: Path) -> None:
         ["new", "p", "--defaults", "--data", "batch_norm=sync"],
         ["new", "p"],
         ["options"],
+        ["completion", "bash"],
+        ["update", "--help"],
     ],
 )
 def test_answers_without_importing_copier_or_torch(tmp_path: Path, arguments: list[str]) -> None:
