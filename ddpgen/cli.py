@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ddpgen.questions import Answers, Questionnaire, Value
 
 INTERRUPTED = 130
+FINDINGS = 1
 
 _EXAMPLES = """\
 examples:
@@ -29,6 +30,7 @@ examples:
   ddpgen new vision --answers answers.toml     answers from a file; ask the rest
   ddpgen new my-project --defaults --dry-run   list the files, write nothing
   ddpgen options                               every option with its choices
+  ddpgen check path/to/code                    pitfalls of DDP in code that you have
 
 --data goes before --answers, both go before what would be asked or assumed.
 Without a terminal nothing is asked: give --defaults or all answers.
@@ -128,6 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, purpose in (("json", "for programs"), ("markdown", "for the documentation")):
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=purpose)
     options.set_defaults(command=_options, form="text")
+    _add_check(commands)
     completion = commands.add_parser("completion", help="print a script for your shell")
     completion.add_argument("shell", choices=["bash", "zsh"])
     completion.set_defaults(command=lambda arguments: _completion(arguments, parser))
@@ -174,6 +177,24 @@ def _add_update(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     diff.set_defaults(command=_diff)
 
 
+def _add_check(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    check = commands.add_parser(
+        "check",
+        help="look for pitfalls of DDP in any training code",
+        allow_abbrev=False,
+        description="Read Python and launch files, run nothing, and report pitfalls of DDP.",
+        epilog="Exit codes: 0 nothing found, 1 findings, 2 a mistake in the command.",
+    )
+    check.add_argument("paths", nargs="*", type=Path, metavar="PATH", help="a file or a folder")
+    check.add_argument("--format", choices=["text", "json", "sarif"], default="text")
+    check.add_argument("--select", default="", metavar="IDS", help="only these, as in G3,K1")
+    check.add_argument("--ignore", default="", metavar="IDS", help="all but these")
+    about = check.add_mutually_exclusive_group()
+    about.add_argument("--list", action="store_true", help="what is looked for")
+    about.add_argument("--explain", metavar="ID", help="the page of one rule, with examples")
+    check.set_defaults(command=_check)
+
+
 def _help(parser: argparse.ArgumentParser) -> int:
     parser.print_help(sys.stderr)
     return USER_MISTAKE
@@ -191,6 +212,23 @@ def _options(arguments: argparse.Namespace) -> int:
 
     print(options.describe(arguments.form), end="")
     return 0
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from ddpgen.check import driver, pages, reporter
+
+    if arguments.list or arguments.explain is not None:
+        print(pages.listing() if arguments.list else pages.explain(arguments.explain), end="")
+        return 0
+    if not arguments.paths:
+        raise DdpgenError("say what to check: ddpgen check PATH")
+    select, ignore = (
+        [name.strip() for name in ids.split(",") if name.strip()]
+        for ids in (arguments.select, arguments.ignore)
+    )
+    report = driver.check(arguments.paths, select, ignore)
+    print(reporter.FORMATS[arguments.format](report), end="")
+    return FINDINGS if report.findings else 0
 
 
 def _new(arguments: argparse.Namespace) -> int:

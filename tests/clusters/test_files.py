@@ -10,10 +10,10 @@ import pytest
 import yaml
 from torch.distributed.run import get_args_parser
 
-from ddpgen import questions
+from ddpgen import check, questions
 from tests.clusters import variants
 
-DATA = Path(__file__).with_name("data")
+DATA = Path(check.__file__).with_name("data")
 # Read by others than NCCL, torch or libfabric, with who reads them.
 OTHERS = {"NCCL_LIB_DIR"}  # nccl-env-profile.sh of Google's image
 SHELL = {".sh", ".sbatch"}

@@ -1,0 +1,130 @@
+"""Who runs a place in the source: every rank, or only some, as far as conditions show it."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ddpgen.check.source import Function, Module, source
+from ddpgen.check.values import mentions
+
+# Anything that may single out a rank. Rules that demand a guard are silent where one of these is.
+SOME_RANK = (
+    r"rank|main|master|primary|chief|leader|coordinator|writer|is_root|global_zero|local_zero"
+)
+# Branches for runs without DDP.
+WITHOUT_DDP = r"dist|ddp|world|rank|parallel|multi|gpus|launcher"
+
+_RANK = r"(\w+\.)*((global|world|ddp|dist|my|cur|current)_)?rank|[\w.]*get_rank\(\)"
+_FROM_ENVIRONMENT = (
+    r"int\([\w.]*environ(\.get\()?[\[\(]?'RANK'[^)]*\)?[\])]*|int\([\w.]*getenv\('RANK'[^)]*\)\)"
+)
+_ZERO = re.compile(rf"(?:{_RANK}|{_FROM_ENVIRONMENT}) == 0|not (?:{_RANK})", re.IGNORECASE)
+_NOT_ZERO = re.compile(rf"(?:{_RANK}|{_FROM_ENVIRONMENT}) (?:!= 0|> 0)|(?:{_RANK})", re.IGNORECASE)
+_MAIN = re.compile(
+    r"(\w+\.)*(is_)?(main|master|primary|chief|global_zero|rank_?0|rank_zero|rank0)"
+    r"(_process|_rank)?(\([^()]*\))?",
+    re.IGNORECASE,
+)
+_LOCAL_ZERO = re.compile(
+    r"(\w+\.)*local_rank == 0|not (\w+\.)*local_rank|[\w.]*is_local_(main|master)\w*(\(\))?|"
+    r"int\([\w.]*(environ(\.get)?|getenv)[\[(]'LOCAL_RANK'.* == 0",
+    re.IGNORECASE,
+)
+_NAMED = r"rank|main_|_main|master|primary|chief|leader|coordinator|global_zero"
+# A check that raises keeps nobody away who is in order.
+_LEAVES = (ast.Return, ast.Continue, ast.Break)
+
+
+def conditions(module: Module, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
+    """What must hold where a node runs, up to its function: a test, and its outcome."""
+    child = node
+    for above in module.above(node):
+        if isinstance(above, ast.If | ast.IfExp | ast.While) and child is not above.test:
+            body = above.body if isinstance(above.body, list) else [above.body]
+            yield above.test, child in body
+        if isinstance(above, ast.BoolOp) and child in above.values:
+            outcome = isinstance(above.op, ast.And)
+            for value in above.values[: above.values.index(child)]:
+                yield value, outcome
+        for block in _blocks(above):
+            if child in block:
+                for earlier in block[: block.index(child)]:
+                    if isinstance(earlier, ast.If) and isinstance(earlier.body[-1], _LEAVES):
+                        yield earlier.test, False
+        if isinstance(above, Function):
+            return
+        child = above
+
+
+def _blocks(node: ast.AST) -> Iterator[list[ast.AST]]:
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(node, name, None)
+        if isinstance(block, list):
+            yield block
+
+
+def _whole(pattern: re.Pattern[str], test: ast.expr) -> bool:
+    return pattern.fullmatch(source(test)) is not None
+
+
+def is_zero(test: ast.expr, outcome: bool = True) -> bool:
+    """Whether a condition holds on rank 0 of the job alone."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        if _whole(_ZERO, test):
+            return outcome
+        return is_zero(test.operand, not outcome)
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) == outcome:
+        return any(is_zero(value, outcome) for value in test.values)
+    if outcome:
+        return _whole(_ZERO, test) or _whole(_MAIN, test)
+    return _whole(_NOT_ZERO, test)
+
+
+def zero_guard(module: Module, node: ast.AST) -> ast.expr | None:
+    """The condition in the same function that lets rank 0 alone reach a node."""
+    return next((t for t, outcome in conditions(module, node) if is_zero(t, outcome)), None)
+
+
+def local_zero_guard(module: Module, node: ast.AST) -> bool:
+    """Whether the first rank of every node reaches a place, and no other condition on ranks."""
+    tests = [t for t, outcome in conditions(module, node) if outcome]
+    local = [t for t in tests if _whole(_LOCAL_ZERO, t)]
+    return bool(local) and not any(re.search(SOME_RANK, source(t)) for t in tests if t not in local)
+
+
+def guarded(module: Module, node: ast.AST, pattern: str = SOME_RANK, depth: int = 4) -> bool:
+    """Whether anything keeps some ranks from a node; where that is unclear, the answer is yes."""
+    if conditional(module, node, pattern):
+        return True
+    function = module.function(node)
+    if function is None or depth == 0:
+        return False
+    text = " ".join([function.name, *(source(d) for d in function.decorator_list)])
+    if re.search(_NAMED, text, re.IGNORECASE):
+        return True
+    return any(
+        guarded(m, use, pattern, depth - 1) or _handed_over(m, use)
+        for m, use in uses(module, function)
+    )
+
+
+def conditional(module: Module, node: ast.AST, pattern: str = SOME_RANK) -> bool:
+    """Whether a condition of the same function that contains a pattern decides about a node."""
+    tests = [test for test, _ in conditions(module, node) if "__name__" not in source(test)]
+    return any(mentions(module, test, pattern, 2) for test in tests)
+
+
+def _handed_over(module: Module, use: ast.expr) -> bool:
+    """Whether a function is a value here, called by somebody else under unknown conditions."""
+    parent = module.parents[use]
+    return not (isinstance(parent, ast.Call) and parent.func is use)
+
+
+def uses(module: Module, function: Function) -> Iterator[tuple[Module, ast.expr]]:
+    """Where a function is called or handed over; a constructor, under the name of its class."""
+    name = function.name
+    if name == "__init__" and (owner := module.owner(function)):
+        name = owner.name
+    for other, node in module.program.references.get(name, []):
+        if other.function(node) is not function and not other.program.foreign(other, node):
+            yield other, node

@@ -1,0 +1,199 @@
+"""Which modules run together: a module, what it imports, and what imports it."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import cache, cached_property
+from pathlib import Path
+
+from ddpgen.check.source import Function, Module
+
+# They place models and shard data themselves, so that what is missing in the source is not missing.
+FRAMEWORKS = frozenset(
+    [
+        "accelerate",
+        "colossalai",
+        "composer",
+        "deepspeed",
+        "horovod",
+        "ignite",
+        "keras",
+        "lightning",
+        "lightning_fabric",
+        "pytorch_lightning",
+        "ray",
+        "mmengine",
+        "oneflow",
+        "paddle",
+    ]
+)
+
+
+class Program:
+    """Modules that are run together; what one of them does, another need not do.
+
+    Attributes:
+        modules: all of them.
+        distributed: whether they use torch.distributed or DDP.
+    """
+
+    def __init__(self, modules: list[Module], distributed: bool) -> None:
+        self.modules = modules
+        self.distributed = distributed
+
+    @cached_property
+    def framework(self) -> str:
+        """The framework that distributes the training, or ""."""
+        roots = {name.partition(".")[0] for m in self.modules for name in m.imported}
+        return min(roots & FRAMEWORKS, default="")
+
+    @cached_property
+    def functions(self) -> dict[str, list[tuple[Module, Function]]]:
+        """Functions and methods of all modules, by name."""
+        found: dict[str, list[tuple[Module, Function]]] = defaultdict(list)
+        for module in self.modules:
+            for name, functions in module.functions.items():
+                found[name] += [(module, function) for function in functions]
+        return dict(found)
+
+    def callees(self, module: Module, call: ast.Call) -> list[tuple[Module, Function]]:
+        """The functions of the program that a call may mean; none if it is of another package."""
+        name = module.name(call.func).rpartition(".")[2] or getattr(call.func, "attr", "")
+        return [] if self.foreign(module, call.func) else self.functions.get(name, [])
+
+    def foreign(self, module: Module, node: ast.AST) -> bool:
+        """Whether a dotted name is one of another package."""
+        first, _, rest = module.name(node).partition(".")
+        return bool(rest) and first in self._foreign[module]
+
+    @cached_property
+    def _foreign(self) -> dict[Module, set[str]]:
+        """The packages that each module imports from elsewhere."""
+        own = {part for m in self.modules for part in m.path.with_suffix("").parts} | {""}
+        return {m: {name.partition(".")[0] for name in m.imported} - own for m in self.modules}
+
+    @cached_property
+    def names(self) -> dict[str, list[tuple[Module, str]]]:
+        """Last part of a called name -> who calls it, and the whole name."""
+        found = defaultdict(list)
+        for module in self.modules:
+            for call, name in module.calls:
+                whole = name or getattr(call.func, "attr", "")
+                found[whole.rpartition(".")[2]].append((module, whole))
+        return dict(found)
+
+    @cached_property
+    def references(self) -> dict[str, list[tuple[Module, ast.expr]]]:
+        """Every name and attribute that is read, by its last part."""
+        found: dict[str, list[tuple[Module, ast.expr]]] = defaultdict(list)
+        for module in self.modules:
+            for node in module.nodes:
+                if isinstance(node, ast.Name | ast.Attribute):
+                    name = node.id if isinstance(node, ast.Name) else node.attr
+                    found[name].append((module, node))
+        return dict(found)
+
+    def calls(self, *names: str) -> bool:
+        """Whether anything with one of these names (their last parts) is called."""
+        return any(name in self.names for name in names)
+
+    @cached_property
+    def text(self) -> str:
+        """The source of all modules."""
+        return "\n".join(module.text for module in self.modules)
+
+
+@cache
+def uses_ddp(module: Module) -> bool:
+    """Whether the module itself uses torch.distributed or DDP; RPC alone is neither."""
+    names = {*module.imported, *(name for _, name in module.calls)}
+    other = ("torch.distributed.rpc", "torch.distributed.autograd", "torch.distributed.optim")
+    return any(
+        (name.startswith("torch.distributed") and not name.startswith(other))
+        or name.endswith(("DistributedDataParallel", ".DistributedSampler"))
+        for name in names
+    )
+
+
+def runs_ddp(root: Module, closure: frozenset[Module]) -> bool:
+    """Whether a program uses DDP, rather than a module that also has functions for it."""
+    if uses_ddp(root):
+        return True
+    functions = [(m, f) for m in closure for named in m.functions.values() for f in named]
+    using = {
+        f.name
+        for m, f in functions
+        if any(isinstance(n, ast.Call) and _forms_world(m.name(n.func)) for n in m.below(f))
+    }
+    while new := {f.name for m, f in functions if _reads(m, f) & using} - using:
+        using |= new
+    at_import = any(_forms_world(n) and m.function(c) is None for m in closure for c, n in m.calls)
+    return at_import or bool(_reads(root, root.tree) & using)
+
+
+def _forms_world(name: str) -> bool:
+    return name.endswith(("init_process_group", "DistributedDataParallel"))
+
+
+@cache
+def _reads(module: Module, node: ast.AST) -> set[str]:
+    """The names in a part of a module."""
+    below = module.below(node)
+    return {n.id for n in below if isinstance(n, ast.Name)} | {
+        n.attr for n in below if isinstance(n, ast.Attribute)
+    }
+
+
+def group(modules: list[Module]) -> None:
+    """Give each module its program: all distributed programs that it is a part of."""
+    known = {module.path.resolve(): module for module in modules}
+    needs = {module: set(_local_imports(module, known)) for module in modules}
+    wanted = set().union(*needs.values()) if needs else set()
+    closures = {module: _closure(module, needs) for module in modules}
+    roots = [m for m in modules if m not in wanted] or modules
+    covered = frozenset().union(*(closures[root] for root in roots))
+    roots += [m for m in modules if m not in covered]  # circles
+    with_ddp = [root for root in roots if runs_ddp(root, closures[root])]
+    programs: dict[frozenset[Module], Program] = {}
+    for module in modules:
+        around = [closures[root] for root in with_ddp if module in closures[root]]
+        members = frozenset().union(*(around or [closures[module]]))
+        if members not in programs:
+            programs[members] = Program(sorted(members, key=lambda m: m.path), bool(around))
+        module.program = programs[members]
+
+
+def _closure(module: Module, needs: dict[Module, set[Module]]) -> frozenset[Module]:
+    found, todo = {module}, [module]
+    while todo:
+        new = needs[todo.pop()] - found
+        found |= new
+        todo += new
+    return frozenset(found)
+
+
+def _local_imports(module: Module, known: dict[Path, Module]) -> Iterator[Module]:
+    folder = module.path.resolve().parent
+    for name in module.imported:
+        relative = len(name) - len(name.lstrip("."))
+        parts = [part for part in name.split(".") if part]
+        starts: Iterable[Path] = (folder, *folder.parents)
+        if relative:
+            starts = [(folder, *folder.parents)[relative - 1]]
+        for start in starts:
+            hit = _file(start, parts, known)
+            if hit:
+                if hit is not module:
+                    yield hit
+                break
+
+
+def _file(start: Path, parts: list[str], known: dict[Path, Module]) -> Module | None:
+    """The module of a dotted name, or of all but its last part, which is then a name in it."""
+    for end in (len(parts), len(parts) - 1):
+        if end > 0:
+            path = start.joinpath(*parts[:end])
+            for candidate in (path.with_suffix(".py"), path / "__init__.py"):
+                if candidate in known:
+                    return known[candidate]
+    return None

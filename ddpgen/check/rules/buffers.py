@@ -1,0 +1,79 @@
+"""B1-B4: BatchNorm and other buffers."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ddpgen.check.registry import rule
+from ddpgen.check.rules.group import inits
+from ddpgen.check.source import Module, constant, keyword, matches
+from ddpgen.check.values import DDP, is_ddp
+
+_CONVERT = "convert_sync_batchnorm"
+_BATCH_NORM = re.compile(
+    r"BatchNorm[123]d|resnet\d|models\.(resnet|mobilenet|densenet|efficientnet)"
+)
+
+
+@rule(
+    "B1",
+    "converted after the wrap: DDP does not know the new layers",
+    "convert first, then move to the device, then wrap",
+)
+def converted_after_wrap(module: Module) -> Iterator[ast.AST]:
+    for call in module.called(_CONVERT):
+        for argument in call.args[:1]:
+            whole = argument
+            if isinstance(argument, ast.Attribute) and argument.attr == "module":
+                whole = argument.value
+            if is_ddp(module, whole):
+                yield call
+
+
+@rule(
+    "B2",
+    "SyncBatchNorm needs GPUs, and this program runs on CPUs: the first forward raises",
+    "convert only where the device is a GPU",
+)
+def sync_on_cpu(module: Module) -> Iterator[ast.AST]:
+    if re.search(r"cuda|nccl|xpu|npu", module.program.text):
+        return
+    backends = [keyword(c, "backend", 0) for m in module.program.modules for c in inits(m)]
+    if any(constant(backend) == "gloo" for backend in backends):
+        yield from module.called(_CONVERT)
+
+
+@rule(
+    "B3",
+    "running statistics of BatchNorm drift apart, and each rank evaluates another model",
+    "leave broadcast_buffers on, or broadcast the buffers before evaluating and saving",
+)
+def buffers_not_shared(module: Module) -> Iterator[ast.AST]:
+    text = module.program.text
+    if (
+        not _BATCH_NORM.search(text)
+        or _CONVERT in text
+        or re.search(r"\.(named_)?buffers\(\)", text)
+    ):
+        return
+    for call in module.called(DDP):
+        if constant(keyword(call, "broadcast_buffers")) is False:
+            yield call
+
+
+@rule(
+    "B4",
+    "BatchNorm over one or two samples per rank: its statistics are noise",
+    "use SyncBatchNorm or GroupNorm, or a larger micro-batch",
+)
+def tiny_batch(module: Module) -> Iterator[ast.AST]:
+    text = module.program.text
+    if not _BATCH_NORM.search(text) or _CONVERT in text:
+        return
+    for call in module.called("torch.utils.data.DataLoader"):
+        training = (
+            keyword(call, "sampler") is not None or constant(keyword(call, "shuffle")) is True
+        )
+        if constant(keyword(call, "batch_size", 1)) in (1, 2) and training:
+            if not matches(module.statement(call), "val|test|eval"):
+                yield call

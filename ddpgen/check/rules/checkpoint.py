@@ -1,0 +1,206 @@
+"""K1, K2, K5, K6, K7, K11: files of checkpoints."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ddpgen.check.guards import WITHOUT_DDP, guarded, local_zero_guard
+from ddpgen.check.registry import rule
+from ddpgen.check.source import Module, constant, keyword, matches, receiver, source, strings
+from ddpgen.check.values import DDP, follows, is_ddp, mentions
+
+_RENAMES = re.compile(r"os\.(replace|rename)|\.(replace|rename)\(\w|shutil\.move|atomic")
+
+
+def saves(module: Module) -> Iterator[tuple[ast.Call, ast.expr | None]]:
+    """Calls that write a file of weights, with its path."""
+    for call in module.called("torch.save"):
+        path = keyword(call, "f", 1)
+        if path is None or not follows(module, path, _in_memory):
+            yield call, path
+    for call in module.methods("save_pretrained"):
+        yield call, keyword(call, "save_directory", 0)
+
+
+def _in_memory(module: Module, node: ast.expr) -> bool | None:
+    if isinstance(node, ast.Call):
+        return module.name(node.func).endswith("BytesIO") or None
+    return None
+
+
+@rule(
+    "K1",
+    "every rank writes this file, over each other",
+    "write on rank 0 of the job alone",
+)
+def every_rank_saves(module: Module) -> Iterator[ast.AST]:
+    for call, path in saves(module):
+        if not guarded(module, call) and not (path is not None and mentions(module, path, "rank")):
+            yield call
+
+
+@rule(
+    "K1",
+    "local rank 0 exists on every node, and all of them write this file",
+    "ask for the global rank: dist.get_rank() == 0",
+)
+def every_node_saves(module: Module) -> Iterator[ast.AST]:
+    for call, _ in saves(module):
+        if local_zero_guard(module, call):
+            yield call
+
+
+def states(module: Module) -> Iterator[tuple[ast.Call, ast.expr]]:
+    """Calls of `state_dict`, with the object."""
+    for call in module.methods("state_dict"):
+        yield call, receiver(call)
+
+
+@rule(
+    "K2",
+    "the names of a wrapped model begin with `module.`: the file does not load into the bare one",
+    "save model.module.state_dict()",
+)
+def wrapped_names(module: Module) -> Iterator[ast.AST]:
+    if re.search(r"[\"']module\.[\"']", module.program.text):
+        return
+    for call, model in states(module):
+        if is_ddp(module, model):
+            yield call
+
+
+@rule(
+    "K2",
+    "a compiled model's names begin with `_orig_mod.`: the file does not load into the bare one",
+    "save the model as it was before torch.compile, or compile in place: model.compile()",
+)
+def compiled_names(module: Module) -> Iterator[ast.AST]:
+    if "_orig_mod" in module.program.text:
+        return
+    for call, model in states(module):
+        if follows(module, model, _compiled):
+            yield call
+
+
+def _compiled(module: Module, node: ast.expr) -> bool | ast.expr | None:
+    if isinstance(node, ast.Call):
+        name = module.name(node.func)
+        if name.endswith(DDP) and node.args:
+            return node.args[0]
+        return True if name == "torch.compile" else None
+    if isinstance(node, ast.Attribute) and node.attr == "module":
+        return node.value
+    return None if isinstance(node, ast.Name | ast.Attribute) else False
+
+
+@rule(
+    "K5",
+    "the only checkpoint is overwritten in place: a crash while saving leaves none",
+    "write to a temporary name, flush, and os.replace it",
+)
+def overwritten(module: Module) -> Iterator[ast.AST]:
+    if _RENAMES.search(module.program.text) or "torch.load" not in module.program.text:
+        return
+    for call in module.called("torch.save"):
+        path = keyword(call, "f", 1)
+        if path is not None and follows(module, path, _fixed_name):
+            if module.loop(call) or module.function(call):
+                yield call
+
+
+def _fixed_name(_: Module, node: ast.expr) -> bool | None:
+    """A file name that is the same for every save; names of final weights do not count."""
+    if isinstance(node, ast.Name | ast.Attribute):
+        return None
+    varies = any(isinstance(n, ast.FormattedValue | ast.Mod) for n in ast.walk(node))
+    varies = varies or matches(node, r"format\(|epoch|step|iter|time")
+    last = list(strings(node))[-1:]
+    named = any(re.search(r"\.(pt|pth|ckpt|tar|bin|pth\.tar)$", text) for text in last)
+    return named and not varies and not matches(node, r"best|final|export")
+
+
+@rule(
+    "K6",
+    "the old checkpoint is deleted before the new one is written: a failed write leaves none",
+    "delete after the new file is complete",
+)
+def deleted_first(module: Module) -> Iterator[ast.AST]:
+    for save in module.called("torch.save"):
+        path = keyword(save, "f", 1)
+        block = module.parents[module.statement(save)]
+        if path is None or not hasattr(block, "body"):
+            continue
+        for call, name in module.calls:
+            deletes = (
+                name in ("os.remove", "os.unlink") or getattr(call.func, "attr", "") == "unlink"
+            )
+            if deletes and call in module.below(block) and call.lineno < save.lineno:
+                target = call.args[0] if call.args and name else getattr(call.func, "value", None)
+                same = target is not None and source(target) == source(path)
+                if same or (
+                    target is not None and matches(target, r"last|old|prev|ckpt|checkpoint")
+                ):
+                    yield call
+
+
+def loads(module: Module) -> Iterator[ast.Call]:
+    """Calls of torch.load that read a checkpoint, rather than data."""
+    for call in module.called("torch.load"):
+        statement = module.statement(call)
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        around = module.parents[call]
+        parts = [*call.args[:1], *targets, *([around.func] if isinstance(around, ast.Call) else [])]
+        place = " ".join(map(source, parts)) + getattr(module.function(call), "name", "")
+        if re.search(r"check|ckpt|state|resume|model|snapshot|weights", place, re.IGNORECASE):
+            yield call
+
+
+@rule(
+    "K7",
+    "tensors go back to the GPU that they were saved from, so that every rank fills GPU 0",
+    "pass map_location='cpu', or this rank's device",
+)
+def loaded_to_gpu_0(module: Module) -> Iterator[ast.AST]:
+    for call in loads(module):
+        where = keyword(call, "map_location", 1)
+        unknown = any(k.arg is None for k in call.keywords)
+        if (where is None and not unknown) or constant(where) in ("cuda:0", 0):
+            if not guarded(module, call, rf"{WITHOUT_DDP}|gpu"):
+                yield call
+
+
+@rule(
+    "K7",
+    "weights_only=False runs whatever code the file holds",
+    "save tensors and plain values only, and load with weights_only=True",
+)
+def unsafe_load(module: Module) -> Iterator[ast.AST]:
+    for call in module.called("torch.load"):
+        if constant(keyword(call, "weights_only")) is False:
+            yield call
+
+
+@rule(
+    "K11",
+    "each rank holds a part of this optimizer's state: without consolidation the rest is lost",
+    "call optimizer.consolidate_state_dict(to=0) on all ranks before rank 0 saves",
+)
+def sharded_state(module: Module) -> Iterator[ast.AST]:
+    program = module.program
+    if "consolidate_state_dict" in program.names or "state_dict" not in program.names:
+        return
+    if re.search(r"optim\w*\.state_dict\(\)|\bopt\.state_dict\(\)", program.text):
+        yield from module.called("ZeroRedundancyOptimizer")
+
+
+@rule(
+    "K11",
+    "consolidation is a collective, and only rank 0 comes here: it hangs",
+    "call it on all ranks, then save on rank 0",
+)
+def consolidated_alone(module: Module) -> Iterator[ast.AST]:
+    from ddpgen.check.guards import zero_guard
+
+    for call in module.methods("consolidate_state_dict"):
+        if zero_guard(module, call) is not None:
+            yield call

@@ -1,0 +1,247 @@
+"""D1-D7: which device a rank uses, and what is on it."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ddpgen.check.guards import WITHOUT_DDP, guarded
+from ddpgen.check.registry import rule
+from ddpgen.check.source import Module, constant, keyword, matches, receiver, source
+from ddpgen.check.values import DDP, binding, follows, is_ddp, parameter
+
+_MOVES = ("to", "cuda", "cpu", "xpu", "npu")
+_GLOBAL_RANK = re.compile(
+    r"[\w.]*get_rank\(\)|int\([\w.]*environ(\.get\(|\[)'RANK'.*\)|int\([\w.]*getenv\('RANK'.*\)|int\(RANK\)"
+)
+
+
+@rule(
+    "D1",
+    "DDP keeps references to the parameters that it saw: moved after the wrap they are others",
+    "move the model to its device first, then wrap it",
+)
+def moved_after_wrap(module: Module) -> Iterator[ast.AST]:
+    for call in module.methods(*_MOVES):
+        if is_ddp(module, receiver(call)) and not matches(call, r"non_blocking|dtype="):
+            yield call
+
+
+@rule(
+    "D1",
+    "the model is still on the CPU when DDP with device_ids wraps it",
+    "call model.to(device) before the wrap",
+)
+def wrapped_on_cpu(module: Module) -> Iterator[ast.AST]:
+    if re.search(r"set_default_device|torch\.device\([^)]*\):", module.program.text):
+        return
+    for call in module.called(DDP):
+        ids, model = keyword(call, "device_ids", 1), keyword(call, "module", 0)
+        if (
+            ids is None
+            or model is None
+            or (constant(ids) is None and isinstance(ids, ast.Constant))
+        ):
+            continue
+        built = model
+        if isinstance(model, ast.Name):
+            found = binding(module, model)
+            if not found or _moved(module, model):
+                continue
+            built = found.value
+        if isinstance(built, ast.Call) and _is_constructor(module, built):
+            yield call
+
+
+def _moved(module: Module, name: ast.Name) -> bool:
+    scope = module.scope(name)
+    return any(
+        isinstance(call.func, ast.Attribute) and source(receiver(call)) == name.id
+        for call in module.methods(*_MOVES, below=scope)
+    )
+
+
+def _is_constructor(module: Module, call: ast.Call) -> bool:
+    """A class of the program that moves nothing itself, or one of torch's own models."""
+    name = module.name(call.func)
+    if keyword(call, "device"):
+        return False
+    if name.startswith(("torch.nn.", "torchvision.models.")):
+        return not name.startswith(("torch.nn.parallel", "torch.nn.SyncBatchNorm"))
+    last = name.rpartition(".")[2]
+    classes = [
+        (m, n)
+        for m in module.program.modules
+        for n in m.nodes
+        if isinstance(n, ast.ClassDef) and n.name == last
+    ]
+    return bool(classes) and not any(list(m.methods(*_MOVES, below=n)) for m, n in classes)
+
+
+@rule(
+    "D2",
+    "only a part of the model is moved, so that DDP meets tensors on two devices",
+    "move the whole model: model.to(device)",
+)
+def moved_in_part(module: Module) -> Iterator[ast.AST]:
+    for wrap in module.called(DDP):
+        model = keyword(wrap, "module", 0)
+        if not isinstance(model, ast.Name) or _moved(module, model):
+            continue
+        if parameter(module, model) or not binding(module, model):
+            continue
+        for call in module.methods("to", "cuda", below=module.scope(wrap)):
+            if source(receiver(call)).startswith(f"{model.id}."):
+                yield call
+
+
+@rule(
+    "D3",
+    "the weights of this loss stay on the CPU, where the outputs are not",
+    "move the loss module, or its weights, to the device",
+)
+def loss_weights_on_cpu(module: Module) -> Iterator[ast.AST]:
+    for call in module.called("CrossEntropyLoss", "NLLLoss", "BCEWithLogitsLoss", "BCELoss"):
+        weight = keyword(call, "weight", 0) or keyword(call, "pos_weight")
+        if weight is None or not follows(module, weight, _cpu_tensor):
+            continue
+        parent = module.parents[call]
+        if isinstance(parent, ast.Attribute) and parent.attr in _MOVES:
+            continue
+        targets = parent.targets if isinstance(parent, ast.Assign) else []
+        names = {source(target) for target in targets}
+        if not any(
+            isinstance(move.func, ast.Attribute) and source(receiver(move)) in names
+            for move in module.methods(*_MOVES)
+        ):
+            yield call
+
+
+def _cpu_tensor(module: Module, node: ast.expr) -> bool | None:
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in (
+            *_MOVES,
+            "type_as",
+            "new_tensor",
+        ):
+            return False
+        makers = "(tensor|ones|zeros|full|as_tensor|from_numpy|FloatTensor|Tensor)"
+        if re.fullmatch(rf"torch\.{makers}", module.name(node.func)):
+            return keyword(node, "device") is None
+    return None if isinstance(node, ast.Name) else False
+
+
+@rule(
+    "D3",
+    "one part of the batch is moved to the device and this one is not",
+    "move inputs and targets at the same place",
+)
+def targets_on_cpu(module: Module) -> Iterator[ast.AST]:
+    for loop in module.nodes:
+        if not isinstance(loop, ast.For) or not list(module.methods("backward", below=loop)):
+            continue
+        elements = [n for n in module.below(loop.target) if isinstance(n, ast.Tuple)]
+        names = {e.id for n in elements for e in n.elts if isinstance(e, ast.Name)}
+        moved = {
+            source(receiver(call))
+            for call in module.methods("to", "cuda", below=loop)
+            if isinstance(call.func, ast.Attribute)
+        }
+        again = {
+            n.id
+            for s in loop.body
+            for n in ast.walk(s)
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        }
+        if not names & moved:
+            continue
+        for call in module.below(loop):
+            if isinstance(call, ast.Call) and re.search(
+                r"criterion|loss|cross_entropy", source(call.func), re.IGNORECASE
+            ):
+                for argument in call.args:
+                    if isinstance(argument, ast.Name) and argument.id in names - moved - again:
+                        yield argument
+
+
+@rule(
+    "D4",
+    "the device comes from the global rank, which has no GPU of its number on the second node",
+    "use the local rank: int(os.environ['LOCAL_RANK'])",
+)
+def device_from_global_rank(module: Module) -> Iterator[ast.AST]:
+    for node in _device_numbers(module):
+        if follows(module, node, _is_global_rank):
+            yield node
+
+
+def _is_global_rank(_: Module, node: ast.expr) -> bool | None:
+    if _GLOBAL_RANK.fullmatch(source(node)):
+        return True
+    return None if isinstance(node, ast.Name | ast.Attribute) else False
+
+
+def _device_numbers(module: Module) -> Iterator[ast.expr]:
+    """Expressions that choose a GPU by its number."""
+    for call, name in module.calls:
+        if name == "torch.cuda.set_device":
+            yield from call.args[:1]
+        if name == "torch.device" and constant(keyword(call, "type", 0)) == "cuda":
+            yield from call.args[1:2]
+        if name.endswith(DDP) and isinstance(ids := keyword(call, "device_ids", 1), ast.List):
+            yield from ids.elts
+        if isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "cuda"):
+            yield from call.args[:1]
+    for node in module.nodes:
+        if isinstance(node, ast.JoinedStr) and str(constant(node.values[0]))[:5] == "cuda:":
+            yield from (v.value for v in node.values if isinstance(v, ast.FormattedValue))
+
+
+@rule(
+    "D4",
+    "a fixed GPU: all ranks of a node share it",
+    "use the local rank: torch.device('cuda', local_rank)",
+)
+def fixed_device(module: Module) -> Iterator[ast.AST]:
+    for call, name in module.calls:
+        values: list[ast.expr] = []
+        if name in ("torch.device", "torch.cuda.set_device"):
+            values = call.args[:1]
+        elif name.endswith(DDP) and isinstance(ids := keyword(call, "device_ids", 1), ast.List):
+            values = ids.elts
+        elif isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "cuda"):
+            values = call.args[:1]
+        for value in values:
+            choices = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
+            for choice in choices:
+                fixed = constant(choice)
+                number = type(fixed) is int and name != "torch.device"
+                if (number or fixed == "cuda:0") and not guarded(module, call, WITHOUT_DDP):
+                    yield choice
+
+
+@rule(
+    "D5",
+    "no rank says which GPU is its own, so all of them use GPU 0",
+    "call torch.cuda.set_device(local_rank) before anything touches CUDA",
+)
+def no_device_chosen(module: Module) -> Iterator[ast.AST]:
+    if re.search(
+        r"set_device|CUDA_VISIBLE_DEVICES|device_id\b|LOCAL_RANK|local_rank", module.program.text
+    ):
+        return
+    if not any(list(m.called(DDP)) for m in module.program.modules):
+        return
+    for call in module.methods("cuda", "to"):
+        target = call.args[0] if call.args else None
+        if (target is None and matches(call.func, r"\.cuda$")) or constant(target) == "cuda":
+            yield call
+            return
+
+
+@rule(
+    "D7",
+    "nn.DataParallel drives all GPUs from one process: slower, and at odds with DDP",
+    "start one process per GPU and wrap the model in DistributedDataParallel",
+)
+def data_parallel(module: Module) -> Iterator[ast.AST]:
+    yield from module.called("torch.nn.DataParallel", "torch.nn.parallel.DataParallel")

@@ -1,0 +1,262 @@
+"""G1, G2, G6, G9, G11, G12, G13, G14: what the gradients are made of."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ddpgen.check.registry import rule
+from ddpgen.check.source import Module, constant, keyword, matches, receiver
+from ddpgen.check.values import DDP, arguments, binding, follows, is_ddp, mentions
+
+_WITHOUT_GRADIENTS = r"no_grad|inference_mode"
+
+
+def is_inner(module: Module, node: ast.expr) -> bool:
+    """Whether an expression is the bare model inside DDP, by way of `.module`."""
+
+    def test(m: Module, n: ast.expr) -> bool | None:
+        if isinstance(n, ast.Attribute) and n.attr == "module":
+            return is_ddp(m, n.value)
+        return None if isinstance(n, ast.Name | ast.Attribute) else False
+
+    return follows(module, node, test)
+
+
+def _with_gradients(module: Module, node: ast.AST) -> bool:
+    for above in module.above(node):
+        if isinstance(above, ast.With) and any(
+            matches(item.context_expr, _WITHOUT_GRADIENTS) for item in above.items
+        ):
+            return False
+        if isinstance(above, ast.FunctionDef):
+            named = re.search(r"eval|valid|test|predict|generate|sample", above.name)
+            return not named and not any(
+                matches(d, _WITHOUT_GRADIENTS) for d in above.decorator_list
+            )
+    return True
+
+
+@rule(
+    "G1",
+    "the forward goes around DDP: these gradients are never averaged, and the ranks drift apart",
+    "call the wrapped model itself",
+)
+def forward_around_ddp(module: Module) -> Iterator[ast.AST]:
+    for call, _ in module.calls:
+        called = call.func
+        if isinstance(called, ast.Attribute) and called.attr == "forward":
+            called = called.value
+        if is_inner(module, called) and _with_gradients(module, call):
+            if list(module.methods("backward", below=module.scope(call))):
+                yield call
+
+
+@rule(
+    "G1",
+    "DDP fixed its list of parameters at the wrap: changing them now leaves some without reduction",
+    "freeze, replace and add parameters before the wrap",
+)
+def changed_after_wrap(module: Module) -> Iterator[ast.AST]:
+    for node in module.nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            model = node.func.value
+            if node.func.attr in ("requires_grad_", "add_module", "register_parameter") and (
+                _part_of_ddp(module, model)
+            ):
+                yield node
+        elif isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Attribute):
+            if (target.attr == "requires_grad" and _parameter_of_ddp(module, target.value)) or (
+                _part_of_ddp(module, target.value)
+                and matches(node.value, r"^(\w+\.)*nn\.[A-Z]\w*\(")
+            ):
+                yield node
+
+
+def _part_of_ddp(module: Module, node: ast.expr) -> bool:
+    """The wrapped model, or something within it by way of `.module`."""
+    if is_ddp(module, node):
+        return True
+    while isinstance(node, ast.Attribute):
+        if node.attr == "module" and is_ddp(module, node.value):
+            return True
+        node = node.value
+    return False
+
+
+def _parameter_of_ddp(module: Module, node: ast.expr) -> bool:
+    if isinstance(node, ast.Name) and (found := binding(module, node)):
+        value = found.value
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+            if value.func.attr in ("parameters", "named_parameters"):
+                return _part_of_ddp(module, value.func.value)
+    return _part_of_ddp(module, node)
+
+
+@rule(
+    "G2",
+    "a summed loss: DDP averages over ranks, so that the step depends on batch and world size",
+    "divide by the number of targets of all ranks, times the world size",
+)
+def summed_loss(module: Module) -> Iterator[ast.AST]:
+    for call in module.methods("backward"):
+        value = receiver(call)
+        if isinstance(value, ast.Call) and matches(value.func, r"scale$") and value.args:
+            value = value.args[0]
+        if isinstance(value, ast.Name) and (found := binding(module, value)):
+            if isinstance(found.statement, ast.AugAssign):
+                continue
+            value = found.value
+        if isinstance(value, ast.Call) and _sums(module, value):
+            yield call
+
+
+def _sums(module: Module, call: ast.Call) -> bool:
+    if constant(keyword(call, "reduction")) == "sum":
+        return True
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "sum":
+        return matches(receiver(call), r"reduction='none'|loss")
+    made = binding(module, call.func)
+    return bool(made and matches(made.value, r"Loss\(.*reduction='sum'"))
+
+
+@rule(
+    "G6",
+    "each rank divides by its own number of targets, and DDP averages those averages",
+    "sum the loss and divide once by the number (or weight) of targets of all ranks",
+)
+def average_of_averages(module: Module) -> Iterator[ast.AST]:
+    if "backward" not in module.program.names:
+        return
+    for call in module.called("CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss"):
+        if keyword(call, "reduction") is not None or not _with_gradients(module, call):
+            continue
+        first = 0 if matches(call.func, "Loss$") else 2
+        weight = keyword(call, "weight", first)
+        padded = matches(keyword(call, "ignore_index"), r"pad")
+        if padded or (weight is not None and not isinstance(weight, ast.Constant)):
+            yield call
+
+
+@rule(
+    "G9",
+    "torch.cuda.amp is deprecated",
+    "use torch.amp.GradScaler('cuda') and torch.autocast('cuda', ...)",
+)
+def old_amp(module: Module) -> Iterator[ast.AST]:
+    for call, name in module.calls:
+        if name.startswith("torch.cuda.amp.") or name.endswith("cuda.amp.GradScaler"):
+            yield call
+
+
+def scalers(module: Module) -> Iterator[ast.Call]:
+    """Loss scalers that may be at work."""
+    for call in module.called("GradScaler"):
+        if constant(keyword(call, "enabled")) is not False:
+            yield call
+
+
+@rule(
+    "G9",
+    "a loss scaler with bfloat16, which has float32's range: it only skips steps",
+    "leave the scaler out, or use float16",
+)
+def scaler_with_bfloat16(module: Module) -> Iterator[ast.AST]:
+    text = module.program.text
+    if re.search(r"float16|half", re.sub("bfloat16", "", text)):
+        return
+    casts = [c for m in module.program.modules for c in m.called("autocast")]
+    if any(matches(cast, "bfloat16") for cast in casts):
+        yield from (s for s in scalers(module) if keyword(s, "enabled") is None)
+
+
+@rule(
+    "G9",
+    "a loss scaler without autocast: nothing is in float16",
+    "put forward and loss under torch.autocast, or leave the scaler out",
+)
+def scaler_without_autocast(module: Module) -> Iterator[ast.AST]:
+    if not re.search(r"autocast|half\(|float16", module.program.text):
+        yield from scalers(module)
+
+
+@rule(
+    "G11",
+    "find_unused_parameters=True walks the graph in each step, and hides what never learns",
+    "leave it out unless the graph changes; then say so in a comment beside it",
+)
+def unused_parameters(module: Module) -> Iterator[ast.AST]:
+    for call in module.called(DDP):
+        value = keyword(call, "find_unused_parameters")
+        if constant(value) is True and value and not module.commented(value):
+            if not module.commented(call):
+                yield value
+
+
+@rule(
+    "G12",
+    "re-entrant activation checkpointing breaks DDP's hooks and hides unused parameters",
+    "pass use_reentrant=False",
+)
+def reentrant(module: Module) -> Iterator[ast.AST]:
+    for call, name in module.calls:
+        if name.startswith("torch.utils.checkpoint.checkpoint"):
+            if (
+                constant(keyword(call, "use_reentrant")) in (None, True)
+                and not any(k.arg is None for k in call.keywords)
+                and not isinstance(keyword(call, "use_reentrant"), ast.Name | ast.Attribute)
+            ):
+                yield call
+
+
+@rule(
+    "G12",
+    "dropout draws other numbers when it is computed again: the gradients are wrong",
+    "leave preserve_rng_state on",
+)
+def random_numbers_lost(module: Module) -> Iterator[ast.AST]:
+    for call, name in module.calls:
+        if name.startswith("torch.utils.checkpoint.") and (
+            constant(keyword(call, "preserve_rng_state")) is False
+        ):
+            yield call
+
+
+@rule(
+    "G13",
+    "the learning rate is scaled by the batch of one rank, not by the global batch",
+    "multiply by the world size and the number of accumulated micro-batches",
+)
+def rate_of_one_rank(module: Module) -> Iterator[ast.AST]:
+    whole = r"world|global|total|effective|n?gpus|num_proc|accum|ranks|\bjoint"
+    for node in module.nodes:
+        if (
+            (
+                isinstance(node, ast.BinOp)
+                and isinstance(node.op, ast.Div)
+                and constant(node.right) in (128, 256, 512, 1024, 4096)
+            )
+            and matches(node.left, r"lr\b|learning_rate")
+            and matches(node.left, r"batch")
+        ):
+            if not mentions(module, node.left, whole):
+                yield node
+    for function in (f for named in module.functions.values() for f in named):
+        for given in module.below(function):
+            if isinstance(given, ast.Name) and re.search("global_batch|total_batch", given.id):
+                for other, value in arguments(module, given):
+                    if other is module and matches(
+                        value, r"micro_batch|per_rank|per_gpu|local_batch"
+                    ):
+                        yield given
+
+
+@rule(
+    "G14",
+    "weights are tied after the wrap: DDP reduces what is no longer used",
+    "tie them in the model's __init__, before it is wrapped",
+)
+def tied_after_wrap(module: Module) -> Iterator[ast.AST]:
+    for node in module.nodes:
+        if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Attribute):
+            if target.attr == "weight" and _part_of_ddp(module, target.value):
+                yield node

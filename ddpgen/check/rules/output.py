@@ -1,0 +1,164 @@
+"""O1, O2, O4, O5: what is said and written, and by whom. O3 is with the other collectives."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ddpgen.check.guards import guarded, uses
+from ddpgen.check.registry import rule
+from ddpgen.check.source import Module, constant, keyword, matches, receiver
+from ddpgen.check.values import mentions
+
+_TRACKERS = (
+    "wandb.init",
+    "mlflow.start_run",
+    "torch.utils.tensorboard.SummaryWriter",
+    "torch.utils.tensorboard.writer.SummaryWriter",
+    "tensorboardX.SummaryWriter",
+)
+_CLOCK = r"strftime|datetime\.(now|today)|time\.time\(\)"
+_PLACES = r"dir|folder|path|run_?name|run_?id|log_|output|exp_?name"
+
+
+@rule(
+    "O1",
+    "every rank prints this in every turn of the loop",
+    "print on rank 0 only",
+)
+def every_rank_prints(module: Module) -> Iterator[ast.AST]:
+    if re.search(r"builtins?__?\.print|\bdef print\(", module.program.text):
+        return
+    for call in module.called("print"):
+        loop = module.loop(call)
+        if loop is None or matches(call, "rank") or guarded(module, call):
+            continue
+        if list(module.methods("backward", below=loop)) or _trains(module, loop):
+            yield call
+
+
+def _trains(module: Module, loop: ast.AST) -> bool:
+    """Whether a loop calls a local function that goes backward."""
+    for node in module.below(loop):
+        if isinstance(node, ast.Call):
+            for other, function in module.program.callees(module, node):
+                if list(other.methods("backward", below=function)):
+                    return True
+    return False
+
+
+@rule(
+    "O1",
+    "every rank opens a run of the tracker",
+    "open it on rank 0 only",
+)
+def every_rank_tracks(module: Module) -> Iterator[ast.AST]:
+    for call in module.called(*_TRACKERS):
+        if not guarded(module, call):
+            yield call
+
+
+@rule(
+    "O1",
+    "every rank draws a progress bar",
+    "pass disable=rank != 0",
+)
+def every_rank_draws(module: Module) -> Iterator[ast.AST]:
+    for call, name in module.calls:
+        if name in ("tqdm.tqdm", "tqdm.trange", "tqdm.auto.tqdm", "tqdm.auto.trange"):
+            if keyword(call, "disable") is None and not guarded(module, call):
+                loop = module.parents[call]
+                around = loop if isinstance(loop, ast.For) else module.scope(call)
+                if list(module.methods("backward", below=around)):
+                    yield call
+
+
+@rule(
+    "O2",
+    "each rank evaluates its share and nothing adds the shares up: the metric is one rank's own",
+    "reduce sums and counts over all ranks, then divide",
+)
+def metrics_of_one_rank(module: Module) -> Iterator[ast.AST]:
+    if re.search(r"reduce|gather|torchmetrics|synchronize|over_ranks", module.program.text):
+        return
+    for call in module.called("DistributedSampler"):
+        dataset = keyword(call, "dataset", 0)
+        if matches(dataset, r"(^|[_.])(val|test|eval|dev)(id|ing|uation)?([_.]|set|data|$)"):
+            yield call
+
+
+@rule(
+    "O4",
+    "the host waits for the device in every step",
+    "add up on the device, and call .item() at log points only",
+)
+def waits_each_step(module: Module) -> Iterator[ast.AST]:
+    for call in module.methods("item", "tolist"):
+        if (
+            call.args
+            or not _each_step(module, call)
+            or matches(receiver(call), r"^\w*(ids?|shape|label)\b")
+        ):
+            continue
+        if matches(receiver(call), r"loss|norm|acc|correct|grad"):
+            yield call
+
+
+def _each_step(module: Module, node: ast.AST) -> bool:
+    """Whether a node belongs to every turn of a loop that goes backward, under no condition."""
+    around = module.loop(node) or _step_function(module, node)
+    if around is None or not list(module.methods("backward", below=around)):
+        return False
+    inner = next(module.methods("backward", below=around))
+    if isinstance(around, ast.For | ast.While) and module.loop(inner) is not around:
+        return False
+    for above in module.above(node):
+        if above is around:
+            return True
+        if isinstance(above, ast.If | ast.IfExp | ast.BoolOp | ast.Return | ast.ExceptHandler):
+            return False
+    return False
+
+
+def _step_function(module: Module, node: ast.AST) -> ast.AST | None:
+    """A function of one step: it goes backward, and a loop calls it."""
+    function = module.function(node)
+    if function is None:
+        return None
+    called = any(m.loop(use) is not None for m, use in uses(module, function))
+    return function if called else None
+
+
+@rule(
+    "O5",
+    "each rank reads its own clock, so that a run gets several folders",
+    "choose the name on rank 0 and broadcast it, or take it from the launcher",
+)
+def folder_by_clock(module: Module) -> Iterator[ast.AST]:
+    if re.search(r"broadcast_object_list|broadcast_str|broadcast_scalar", module.program.text):
+        return
+    for node in module.nodes:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            if (
+                (
+                    matches(target, _PLACES)
+                    and mentions(module, node.value, _CLOCK, 2)
+                    and _is_text(node.value)
+                )
+                and not guarded(module, node)
+                and not mentions(module, node.value, "rank", 2)
+            ):
+                yield node
+    for call in module.called("os.makedirs", "os.mkdir", "SummaryWriter"):
+        path = keyword(call, "name", 0) or keyword(call, "log_dir")
+        if path is not None and matches(path, _CLOCK) and not guarded(module, call):
+            yield call
+
+
+def _is_text(node: ast.expr) -> bool:
+    """A name made of something, rather than a measured time."""
+    return isinstance(node, ast.JoinedStr | ast.Call) or (
+        isinstance(node, ast.BinOp)
+        and not isinstance(node.op, ast.Sub)
+        and constant(node.right) != 0
+    )

@@ -1,0 +1,120 @@
+"""K3, K4, K10, G9: what a checkpoint must hold, and how a run goes on from it."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ddpgen.check.guards import guarded
+from ddpgen.check.registry import rule
+from ddpgen.check.source import Module, constant, matches, source
+from ddpgen.check.values import mentions
+
+_PROGRESS = {"epoch", "step", "iter", "iteration", "iter_num", "global_step", "start_epoch"}
+
+
+def snapshots(module: Module) -> Iterator[tuple[ast.Dict, str]]:
+    """Dictionaries with the state of a run: of more than weights; and their whole text."""
+    for node in module.nodes:
+        if isinstance(node, ast.Dict):
+            keys = {str(constant(key)) for key in node.keys}
+            text = source(node)
+            if keys & _PROGRESS and re.search(r"(model|net|module)\w*\.state_dict\(", text):
+                if None in node.keys:
+                    continue
+                yield node, text + _added_later(module, node)
+
+
+def _added_later(module: Module, node: ast.Dict) -> str:
+    """Assignments to further keys of the same dictionary."""
+    parent = module.parents[node]
+    if not isinstance(parent, ast.Assign):
+        return ""
+    name = source(parent.targets[0])
+    lines = [source(n) for n in module.below(module.scope(node)) if isinstance(n, ast.stmt)]
+    return "\n".join(line for line in lines if line.startswith((f"{name}[", f"{name}.update")))
+
+
+@rule(
+    "K3",
+    "the optimizer's state is missing: a resumed run starts with empty moments",
+    "save optimizer.state_dict() too",
+)
+def no_optimizer(module: Module) -> Iterator[ast.AST]:
+    if not re.search(r"optim", module.program.text):
+        return
+    for node, text in snapshots(module):
+        if not re.search(r"opt", text):
+            yield node
+
+
+@rule(
+    "K3",
+    "the scheduler's state is missing: a resumed run starts its schedule anew",
+    "save scheduler.state_dict() too",
+)
+def no_scheduler(module: Module) -> Iterator[ast.AST]:
+    if not re.search(r"lr_scheduler\.|get_\w+_schedule", module.program.text):
+        return
+    for node, text in snapshots(module):
+        if not re.search(r"sched", text):
+            yield node
+
+
+@rule(
+    "G9",
+    "the scaler's state is missing: a resumed run searches its scale anew and skips steps",
+    "save and restore scaler.state_dict() too",
+)
+def no_scaler(module: Module) -> Iterator[ast.AST]:
+    if "GradScaler" not in module.program.text:
+        return
+    for node, text in snapshots(module):
+        if not re.search(r"scaler|amp", text):
+            yield node
+
+
+@rule(
+    "K4",
+    "one rank's random state is restored on every rank: they all draw the same numbers",
+    "gather the state of each rank, or derive seeds from (step, rank)",
+)
+def shared_random_state(module: Module) -> Iterator[ast.AST]:
+    text = module.program.text
+    if "get_rng_state" not in text or re.search(r"gather|scatter", text):
+        return
+    saves = [(m, c) for m in module.program.modules for c in m.called("torch.save")]
+    if any(mentions(m, a, "rank") for m, c in saves for a in c.args[1:2]):
+        return
+    for call, name in module.calls:
+        if (
+            name.endswith("set_rng_state")
+            and call.args
+            and not mentions(module, call.args[0], "rank")
+        ) and not guarded(module, call):
+            yield call
+
+
+@rule(
+    "K10",
+    "the saved epoch is the one that is already over: a resumed run repeats it",
+    "save epoch + 1, or start at the saved epoch + 1",
+)
+def epoch_repeated(module: Module) -> Iterator[ast.AST]:
+    starts = [
+        (m, node)
+        for m in module.program.modules
+        for node in m.nodes
+        if isinstance(node, ast.Assign)
+        and matches(node.targets[0], r"start|first|begin")
+        and isinstance(node.value, ast.Subscript)
+        and constant(node.value.slice) == "epoch"
+    ]
+    after = [
+        value
+        for m in module.program.modules
+        for node, _ in snapshots(m)
+        for key, value in zip(node.keys, node.values, strict=True)
+        if constant(key) == "epoch"
+    ]
+    if after and all(isinstance(value, ast.Name) and value.id == "epoch" for value in after):
+        yield from (node for m, node in starts if m is module)

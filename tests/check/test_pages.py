@@ -1,0 +1,102 @@
+"""The pages' examples are tests: what is wrong is reported at its line, what is right is not."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from ddpgen.check import driver, pages
+from ddpgen.check.rules import RULES
+
+CATALOGUE = Path(__file__).resolve().parents[2] / "docs" / "pitfalls.md"
+# What the pages leave out.
+IMPORTS = """\
+import os, random, signal, time
+from contextlib import nullcontext
+from datetime import datetime, timedelta
+from itertools import islice
+import filelock, torch, torchvision, wandb
+import numpy as np
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.nn.utils import clip_grad_norm_
+from torch.utils.data import (
+    DataLoader, DistributedSampler, IterableDataset, RandomSampler, Subset, TensorDataset,
+    get_worker_info,
+)
+from torchvision import transforms
+"""
+FILES = {"python": ("train.py", IMPORTS), "bash": ("job.sh", "")}
+MARK = re.compile(r"  # <-- (\w+)$", re.MULTILINE)
+IDS = sorted({rule.id for rule in RULES})
+
+
+class Example(NamedTuple):
+    id: str
+    wrong: bool
+    language: str
+    text: str
+
+
+def examples() -> Iterator[Example]:
+    for name in IDS:
+        page = (pages.folder() / f"{name}.md").read_text()
+        _, wrong, right = re.split(r"^## (?:Wrong|Right)$", page, flags=re.MULTILINE)
+        for part in (wrong, right):
+            for language, text in re.findall(r"```(\w+)\n(.*?)```", part, re.DOTALL):
+                yield Example(name, part is wrong, language, text)
+
+
+def label(example: Example) -> str:
+    return f"{example.id} {'wrong' if example.wrong else 'right'}"
+
+
+@pytest.mark.parametrize("example", examples(), ids=label)
+def test_example(example: Example, tmp_path: Path) -> None:
+    """Nothing but the marks is reported, of any rule."""
+    name, before = FILES[example.language]
+    content = before + example.text
+    expected = [
+        (number, mark[1])
+        for number, line in enumerate(content.splitlines(), 1)
+        if (mark := MARK.search(line))
+    ]
+    assert bool(expected) == example.wrong
+    assert {id_ for _, id_ in expected} <= {example.id}
+    (tmp_path / "train.py").touch()  # the program that launch files start
+    (tmp_path / name).write_text(MARK.sub("", content))
+    found = driver.check([tmp_path]).findings
+    assert [(f.line, f.id) for f in found] == expected, found
+
+
+def test_every_page_has_rules_and_every_rule_a_page() -> None:
+    assert sorted(p.stem for p in pages.folder().glob("[A-Z]*.md")) == IDS
+
+
+def test_every_way_to_say_it_is_in_an_example(tmp_path: Path) -> None:
+    """No rule without an example that it reports."""
+    reported = set()
+    for number, example in enumerate(examples()):
+        if example.wrong:
+            name, before = FILES[example.language]
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            (folder / "train.py").touch()
+            (folder / name).write_text(MARK.sub("", before + example.text))
+            reported |= {(f.id, f.remedy) for f in driver.check([folder]).findings}
+    assert {(rule.id, rule.remedy) for rule in RULES} - reported == set()
+
+
+def test_rules_are_those_of_the_catalogue() -> None:
+    """Each row that generated code cannot contain (C) has a rule."""
+    rows = dict(
+        re.findall(
+            r"^\| ([A-Z]\d+) \| .+ \| ([CTSR -]+) \| .+ \|$", CATALOGUE.read_text(), re.MULTILINE
+        )
+    )
+    assert {name for name, guard in rows.items() if "C" in guard} <= set(IDS) <= set(rows)

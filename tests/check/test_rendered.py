@@ -1,0 +1,27 @@
+"""Nothing is found in what ddpgen generates: every variant of every file."""
+
+from pathlib import Path
+
+from product import programs, template
+from product.combinations import identifier
+from product.test_files import projects
+
+from ddpgen.check import driver
+from tests.clusters import variants
+
+
+def test_programs_are_clean(tmp_path: Path) -> None:
+    """Few projects have every distinct Python file, and all that it imports."""
+    for answers in projects():
+        template.write(answers, tmp_path)
+        report = driver.check([tmp_path])
+        assert report.files >= len(programs.training_files()) - 3
+        assert not report.findings, identifier(answers)
+
+
+def test_launch_files_are_clean(tmp_path: Path) -> None:
+    files = variants.written(tmp_path)
+    report = driver.check([tmp_path])
+    # Lists of hosts and the like are no launch files.
+    assert report.files > 0.9 * len([path for path in files if path.suffix != ".txt"])
+    assert not report.findings
