@@ -34,7 +34,7 @@ def decisions(folder: Path) -> str:
 def rules(introduction: Path) -> str:
     """The checker's page, with a list of its rules."""
     lines = [f"- [{name}]({name}.md): {pages.title(name)}" for name in pages.ids()]
-    return introduction.read_text(encoding="utf-8") + "\n".join(lines) + "\n"
+    return introduction.read_text(encoding="utf-8") + "\n" + "\n".join(lines) + "\n"
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
