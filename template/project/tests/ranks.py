@@ -24,8 +24,13 @@ CONTEXT.set_forkserver_preload(["common", "torch._dynamo"])  # _dynamo: or the f
 class World:
     """Ranks that run a function, each in a process of its own."""
 
-    def __init__(self, size: int, function: Callable[..., Any], *arguments: Any) -> None:
-        """Start them. Function and arguments must be picklable."""
+    def __init__(
+        self, size: int, function: Callable[..., Any], *arguments: Any, per_node: int = 0
+    ) -> None:
+        """Start them, as if on nodes with `per_node` ranks each; 0: all on one.
+
+        Function and arguments must be picklable.
+        """
         self.results = Path(tempfile.mkdtemp(prefix="ranks-"))
         # As torchrun does it: the launcher serves the store, so a free port needs no luck.
         self.store = create_c10d_store(
@@ -33,14 +38,15 @@ class World:
         )
         shared = {
             "WORLD_SIZE": str(size),
-            "LOCAL_WORLD_SIZE": str(size),
+            "LOCAL_WORLD_SIZE": str(per_node or size),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(self.store.port),
             "TORCHELASTIC_USE_AGENT_STORE": "True",
         }
         self.processes = []
         for rank in range(size):
-            variables = shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+            local_rank = rank % (per_node or size)
+            variables = shared | {"RANK": str(rank), "LOCAL_RANK": str(local_rank)}
             call = (variables, self.results / str(rank), function, arguments)
             self.processes.append(CONTEXT.Process(target=_rank, args=call))
             self.processes[-1].start()
@@ -81,13 +87,17 @@ class World:
 
 
 def run(
-    size: int, function: Callable[..., Any], *arguments: Any, seconds: float = 120
+    size: int,
+    function: Callable[..., Any],
+    *arguments: Any,
+    per_node: int = 0,
+    seconds: float = 120,
 ) -> list[Any]:
     """Call a function on each rank of a world; returns what each returned.
 
     Fails with the traceback of the first rank that failed, and when the time is over.
     """
-    world = World(size, function, *arguments)
+    world = World(size, function, *arguments, per_node=per_node)
     try:
         codes = world.wait(seconds)
     finally:
