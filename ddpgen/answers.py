@@ -40,9 +40,10 @@ def from_flags(
         if not separator:
             raise DdpgenError(f"{flag}{show(assignment)}: write it as key=value")
         question = _known(questionnaire, key)
-        if key in found:
-            raise DdpgenError(f"given twice {flag and f'with {flag}'}".strip(), option=key)
-        found[key] = from_text(question, text)
+        if question.name in found:
+            twice = f"given twice {flag and f'with {flag}'}".strip()
+            raise DdpgenError(twice, option=question.name)
+        found[question.name] = from_text(question, text)
     return found
 
 
@@ -80,11 +81,8 @@ def from_entries(
         DdpgenError: a wrong key or value.
     """
     with _about(path):
-        return {
-            key: from_native(_known(questionnaire, key), value)
-            for key, value in entries.items()
-            if key not in _METADATA
-        }
+        known = {k: _known(questionnaire, k) for k in entries if k not in _METADATA}
+        return {q.name: from_native(q, entries[key]) for key, q in known.items()}
 
 
 @contextmanager
@@ -192,7 +190,10 @@ def differing(
 
 
 def _known(questionnaire: Questionnaire, key: str) -> Question:
+    """Return the question of this name, or the one that had it in an earlier version."""
     question = questionnaire.questions.get(key)
+    if not question and key in questionnaire.renamed:
+        question = questionnaire.questions[questionnaire.renamed[key]]
     if question and question.computed:
         raise DdpgenError(COMPUTED, option=key)
     if question:

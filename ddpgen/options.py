@@ -1,6 +1,7 @@
 """The reference of all options, made from the questions: for people, programs and the docs."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Literal
 
@@ -30,7 +31,10 @@ def default_of(question: Question) -> str:
     """Return a default in words: the value, or the expression that gives it."""
     if not isinstance(question.default, str):
         return show(question.default)
-    return question.default.replace("{{", "").replace("}}", "").strip() or "empty"
+    text = question.default.replace("{{", "").replace("}}", "").strip()
+    if question.old_name:  # what holds where there is no old answer
+        text = re.sub(r"^\w+ \| default\('(.*)'\)$", r"\1", text)
+    return text or "empty"
 
 
 def _record(question: Question) -> dict[str, object]:

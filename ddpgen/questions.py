@@ -5,6 +5,7 @@ expressions of a question (when, default, the validators of choices and of the q
 evaluated here with the same jinja2, the same filters and the same settings. A test compares both.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -22,6 +23,8 @@ from ddpgen.errors import show
 Value = str | int | bool | list[str]
 Answers = dict[str, Value]
 
+# The default of a question that had another name before.
+_RENAMED = re.compile(r"\{\{ (\w+) \| default\(")
 COMPUTED = "is computed from other answers and cannot be set"
 
 
@@ -56,6 +59,12 @@ class Question:
     def computed(self) -> bool:
         """Whether nobody may answer it: its value always follows from the others."""
         return self.when is False
+
+    @property
+    def old_name(self) -> str:
+        """Its name in an earlier version, whose answer its default falls back to, or ""."""
+        found = _RENAMED.match(str(self.default))
+        return found[1] if found else ""
 
     @property
     def values(self) -> list[str]:
@@ -103,6 +112,11 @@ class Questionnaire:
         options = {**self._envops, "undefined": undefined[self._envops["undefined"]]}
         filters = "jinja2_ansible_filters.AnsibleCoreFiltersExtension"
         return SandboxedEnvironment(extensions=[filters], **options)
+
+    @cached_property
+    def renamed(self) -> dict[str, str]:
+        """The new names of questions by their old ones."""
+        return {q.old_name: q.name for q in self.questions.values() if q.old_name}
 
     def _compile(self, source: str) -> jinja2.Template:
         return self._environment.from_string(source)

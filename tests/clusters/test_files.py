@@ -136,7 +136,7 @@ def test_longest_shell_file_is_short(scripts: list[Path]) -> None:
 def test_sourcing_the_environment_interprets_nothing(
     project: Callable[..., Path], environment: dict[str, str], tmp_path: Path
 ) -> None:
-    folder = project(clusters=["slurm"], nodes=2, network="ethernet", network_interface="eth0")
+    folder = project(clusters=["slurm"], nodes=2, network="ethernet", interface="eth0")
     with (folder / "launch" / "nccl.env").open("a") as file:
         file.write(f"FI_PROVIDER=a b $(touch {tmp_path}/made) 'c'\n")
     script = '. launch/env.sh; network_env; echo "$NCCL_SOCKET_IFNAME|$NCCL_DEBUG|$FI_PROVIDER"'

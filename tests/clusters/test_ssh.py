@@ -30,7 +30,7 @@ def folder(project: Callable[..., Path]) -> Path:
         nodes=2,
         gpus_per_node=2,
         network="ethernet",
-        network_interface="eth0",
+        interface="eth0",
     )
     with (folder / "launch" / "hosts.txt").open("a") as file:
         file.write("host1\nroot@host2  # the second\n\n")

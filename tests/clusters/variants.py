@@ -24,7 +24,7 @@ VALUES: dict[str, list[Value]] = {
     "nodes": [1, 2],
     "gpus_per_node": [3],
     "network": [],  # all choices
-    "network_interface": ["", "eth0.1-b_c"],
+    "interface": ["", "eth0.1-b_c"],
     "container": [],  # all choices
     "container_image": ["~/a#b@c+d:e~f-g_h.sif"],
     "time_limit": ["1:02:03"],

@@ -209,3 +209,14 @@ def test_differing_is_the_smallest_set_for_every_choice() -> None:
             needed = answers.differing(QUESTIONNAIRE, complete, {})
             assert needed.keys() <= {name}
             assert answers.resolve(QUESTIONNAIRE, needed) == complete
+
+
+def test_old_name_of_a_renamed_question_is_understood() -> None:
+    questionnaire = questions.load()
+    assert questionnaire.renamed
+    for old, new in questionnaire.renamed.items():
+        assert old not in questionnaire.questions
+        text = "eth0"
+        assert answers.from_flags(questionnaire, [f"{old}={text}"]) == {new: text}
+        with pytest.raises(DdpgenError, match="given twice"):
+            answers.from_flags(questionnaire, [f"{old}={text}", f"{new}={text}"])

@@ -14,7 +14,12 @@ from update.lab import NEW, OLD, Lab
 
 SAMPLE: dict[str, dict[str, Value]] = {
     "defaults": {},
-    "clusters": {"clusters": ["slurm", "kubernetes"], "nodes": 2, "gpu_type": "h100"},
+    "clusters": {
+        "clusters": ["slurm", "kubernetes"],
+        "nodes": 2,
+        "gpu_type": "h100",
+        "interface": "eth0",
+    },
     "everything": {
         "model": "gpt",
         "accumulation": True,
@@ -28,8 +33,9 @@ SAMPLE: dict[str, dict[str, Value]] = {
 
 def renamed(answers: Mapping[str, Value], tag: str) -> dict[str, Value]:
     """The same answers, under the names that they have in a version."""
-    name = "accelerator" if tag == NEW else "gpu_type"
-    return {name if key == "gpu_type" else key: value for key, value in answers.items()}
+    names = {"gpu_type": "accelerator"} if tag == NEW else {}
+    names |= {"interface": "network_interface"} if tag == "v0.1.0" else {}
+    return {names.get(key, key): value for key, value in answers.items()}
 
 
 def assert_same(one: Path, other: Path) -> None:
