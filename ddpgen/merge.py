@@ -7,17 +7,20 @@ where both sides changed the same lines. Only `apply` touches the project.
 
 import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ddpgen.errors import DdpgenError
 from ddpgen.project import Project
 from ddpgen.render import uninterrupted
 from ddpgen.template_source import blob, git
 from ddpgen.versions import Versions
 
+_USAGE = 129  # how git ends when it does not know a flag
 _DELETED = {"1", "3"}  # the stages of a file that only the user deleted
 
 
@@ -70,7 +73,15 @@ def merge(project: Project, versions: Versions, base: str, theirs: str, label: s
         git("update-ref", f"refs/heads/{name}", commit, repository=repository)
     settings = ("-c", "merge.directoryRenames=false", "-c", "merge.conflictStyle=merge")
     form = ("merge-tree", "--write-tree", "--no-messages", "-z", "yours", label)
-    output = git(*settings, *form, repository=repository, codes=(0, 1))
+    try:
+        output = git(*settings, *form, repository=repository, codes=(0, 1))
+    except subprocess.CalledProcessError as error:
+        if error.returncode != _USAGE:
+            raise
+        remedy = "with an older one: copier update --defaults"
+        raise DdpgenError(
+            "2.38 or later is needed for this", option="git", remedy=remedy
+        ) from error
     result, *files = output.rstrip("\0").split("\0")
     outcome = Merge(repository, ours, result)
     for entry in files:

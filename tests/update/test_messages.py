@@ -1,5 +1,6 @@
 """What can be wrong with a project, a clone or a machine: one clear message for each."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -140,6 +141,22 @@ def test_without_git(lab: Lab, project: Path) -> None:
     )
     assert done.returncode == 2
     assert "git: is needed for this" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_with_an_old_git(lab: Lab, project: Path, tmp_path: Path) -> None:
+    """git before 2.38 knows no `merge-tree --write-tree`: it shows how it is used, and ends."""
+    old = tmp_path / "old/git"
+    old.parent.mkdir()
+    old.write_text(
+        f'#!/bin/sh\ncase " $* " in *" --write-tree "*) exit 129;; esac\n'
+        f'exec {shutil.which("git")} "$@"\n'
+    )
+    old.chmod(0o755)
+    path = f"{old.parent}{os.pathsep}{lab.environment['PATH']}"
+    done = lab.run(sys.executable, "-m", "ddpgen", "update", cwd=project, PATH=path)
+    assert done.returncode == 2
+    assert "git: 2.38 or later is needed" in done.stderr
     assert "Traceback" not in done.stderr
 
 
