@@ -51,4 +51,4 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--attacks", type=int, default=100, help="how many hostile sets of answers are tried"
     )
-    parser.addoption("--kills", type=int, default=3, help="how often each command is killed")
+    parser.addoption("--kills", type=int, default=2, help="how often each command is killed")
