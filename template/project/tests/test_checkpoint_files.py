@@ -1,0 +1,104 @@
+"""What is wrong with a file is said, and the last good one stays (catalogue: K5, K6, K12)."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import checkpoint_files
+import common
+import config
+
+
+def save(run: Path, step: int, best_step: int = 0) -> Path:
+    """A small checkpoint."""
+    path = checkpoint_files.path_of(run, step)
+    weights = {"weight": torch.full((2, 2), float(step))}
+    content = {"model": weights, "step": step, "best_step": best_step, "config": {}}
+    checkpoint_files.write(path, content, world_size=2)
+    return path
+
+
+def steps(run: Path) -> list[int]:
+    paths = checkpoint_files.found(run / checkpoint_files.FOLDER)
+    return [int(path.stem.removeprefix("step_")) for path in paths]
+
+
+def test_newest_and_best_stay(tmp_path: Path) -> None:
+    """K6: and nothing that an interrupted save has left."""
+    paths = [save(tmp_path, step) for step in (1, 2, 3, 4)]
+    leftover = paths[0].with_suffix(".pt.partial")
+    leftover.touch()
+    checkpoint_files.rotate(paths[-1], keep=2, best_step=1)
+    assert steps(tmp_path) == [1, 3, 4]
+    assert not leftover.exists()
+
+
+def test_rotation_keeps_what_was_just_written(tmp_path: Path) -> None:
+    """K6: a damaged file from further on, which the resume passed over, does not count."""
+    save(tmp_path, 9).write_bytes(b"")
+    save(tmp_path, 4)
+    newest = save(tmp_path, 5)
+    checkpoint_files.rotate(newest, keep=1, best_step=0)
+    assert checkpoint_files.newest_good(tmp_path) == str(newest)
+
+
+@pytest.mark.parametrize(
+    ("manifest", "reason"),
+    [
+        ('{"format": 99}', "a newer program wrote it, in format 99"),
+        ("[]", "its manifest is damaged, or another program's"),
+        ('{"format": 1', "its manifest is damaged, or another program's"),
+        ('{"format": 1, "sha256": "0"}', "its content is not what was written"),
+    ],
+)
+def test_reason_is_said(
+    manifest: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """K12: which file, why, and which one is used instead."""
+    good, bad = save(tmp_path, 1), save(tmp_path, 2)
+    bad.with_suffix(".json").write_text(manifest)
+    assert checkpoint_files.newest_good(tmp_path) == str(good)
+    assert capsys.readouterr().out == f"passed over {bad}: {reason}\n"
+
+
+def test_no_good_checkpoint_is_an_error(tmp_path: Path) -> None:
+    """K12: to begin anew would overwrite the run; but a first save that never ended is nothing."""
+    path = save(tmp_path, 1)
+    path.write_bytes(b"damaged")
+    with pytest.raises(config.ConfigError, match="no checkpoint of"):
+        checkpoint_files.newest_good(tmp_path)
+    path.with_suffix(".json").unlink()
+    assert checkpoint_files.newest_good(tmp_path) == ""
+
+
+def program(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "checkpoint_files.py", *arguments]
+    return subprocess.run(
+        command, cwd=common.PROJECT, capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+def test_program(tmp_path: Path) -> None:
+    """They are listed, verified, and exported where the library is installed."""
+    save(tmp_path, 2, best_step=2)
+    listed = program("ls", str(tmp_path))
+    assert listed.stdout.startswith("step_00000002.pt  0.0 MB, by 2 ranks")
+    assert program("verify", str(tmp_path)).returncode == 0
+    output = tmp_path / "model.safetensors"
+    exported = program("export", "--output", str(output), str(tmp_path))
+    if exported.returncode:
+        assert exported.stderr == "error: export needs safetensors: pip install safetensors\n"
+    else:
+        content = output.read_bytes()
+        size = int.from_bytes(content[:8], "little")
+        header = json.loads(content[8 : 8 + size])
+        assert header["weight"]["shape"] == [2, 2]
+        assert header["__metadata__"]["step"] == "2"
+    save(tmp_path, 3).write_bytes(b"damaged")
+    verified = program("verify", str(tmp_path))
+    assert verified.returncode == 1
+    assert "step_00000003.pt  its content is not what was written" in verified.stdout
