@@ -57,6 +57,10 @@ attack: $(VENV)/dev    ## 10,000 hostile sets of answers; commands killed at ran
 quality: $(VENV)/dev    ## train the defaults of all model families, compare with the goals, write docs/quality.md
 	@$(BIN)/python tests/quality/measure.py </dev/null
 
+.PHONY: chaos
+chaos: $(VENV)/dev    ## kill, stop and damage runs 800 times, resume each, compare; write docs/chaos.md
+	@cd tests && ../$(BIN)/python -m chaos </dev/null
+
 .PHONY: docs
 docs: $(VENV)/docs    ## build the documentation in site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

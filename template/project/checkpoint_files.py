@@ -28,7 +28,7 @@ def path_of(run: Path, step: int) -> Path:
 def write(path: Path, content: dict[str, Any], world_size: int) -> None:
     """The file first, then its manifest: what has no manifest was never finished."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    _write_whole(path, lambda file: torch.save(content, file))
+    _write_whole(path, lambda file: _save(content, file))
     manifest = {
         "format": FORMAT,
         "step": content["step"],
@@ -40,6 +40,16 @@ def write(path: Path, content: dict[str, Any], world_size: int) -> None:
     }
     text = json.dumps(manifest, indent=2) + "\n"
     _write_whole(path.with_suffix(".json"), lambda file: file.write(text.encode()))
+
+
+def _save(content: dict[str, Any], file: BinaryIO) -> None:
+    try:
+        torch.save(content, file)
+    except RuntimeError as error:
+        # torch's writer covers up what the file has said, for example that the disk is full.
+        if isinstance(error.__context__, OSError):
+            raise error.__context__ from None
+        raise
 
 
 def _write_whole(path: Path, fill: Callable[[BinaryIO], object]) -> None:

@@ -15,6 +15,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import NamedTuple
 
+from torch.distributed import Store
 from torch.distributed.elastic.utils.distributed import create_c10d_store
 
 # One thread: those of the server would be missing in the ranks, which would wait for them forever.
@@ -55,6 +56,23 @@ def context() -> multiprocessing.context.ForkServerContext:
     return server
 
 
+class World(NamedTuple):
+    """Ranks that run."""
+
+    processes: list[ForkServerProcess]
+    store: Store  # gone with the last reference
+
+    def wait(self, seconds: float) -> list[int]:
+        """Until all have ended well, one has not, or the time is over; who is left is killed."""
+        try:
+            _wait(self.processes, time.monotonic() + seconds)
+        finally:
+            for process in self.processes:
+                process.kill()
+                process.join()
+        return [process.exitcode or 0 for process in self.processes]
+
+
 def train(
     project: Path,
     ranks: int,
@@ -63,6 +81,18 @@ def train(
     seconds: float = 180,  # a busy machine; an idle one takes under 2
 ) -> Run:
     """Run a project's train.py on so many ranks of this machine, at most so many seconds."""
+    begin = time.monotonic()
+    codes = start(project, ranks, overrides, variables).wait(seconds)
+    return Run(codes, (project / "output.txt").read_text(), time.monotonic() - begin)
+
+
+def start(
+    project: Path,
+    ranks: int,
+    overrides: Sequence[str],
+    variables: Mapping[str, str] | None = None,
+) -> World:
+    """Start a project's train.py on so many ranks; what they say goes to output.txt."""
     # As torchrun does it: the launcher serves the store, so a free port needs no luck.
     store = create_c10d_store(
         is_server=True, server_addr="127.0.0.1", server_port=0, wait_for_workers=False
@@ -77,20 +107,12 @@ def train(
     }
     log = project / "output.txt"
     log.write_text("")
-    start = time.monotonic()
     processes = []
     for rank in range(ranks):
         each = shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
         processes.append(context().Process(target=_rank, args=(project, each, overrides, log)))
         processes[-1].start()
-    try:
-        _wait(processes, start + seconds)
-    finally:
-        for process in processes:
-            process.kill()
-            process.join()
-    took = time.monotonic() - start
-    return Run([process.exitcode or 0 for process in processes], log.read_text(), took)
+    return World(processes, store)
 
 
 def _wait(processes: Sequence[ForkServerProcess], deadline: float) -> None:

@@ -65,6 +65,17 @@ def test_reason_is_said(
     assert capsys.readouterr().out == f"passed over {bad}: {reason}\n"
 
 
+def test_full_disk_is_named(tmp_path: Path) -> None:
+    """K6: as the operating system's error, which all ranks hear of; the earlier file is good."""
+    good = save(tmp_path, 1)
+    partial = checkpoint_files.path_of(tmp_path, 2).with_suffix(".pt.partial")
+    partial.symlink_to("/dev/full")
+    with pytest.raises(OSError, match="No space left"):
+        save(tmp_path, 2)
+    assert not partial.is_symlink()
+    assert checkpoint_files.newest_good(tmp_path) == str(good)
+
+
 def test_no_good_checkpoint_is_an_error(tmp_path: Path) -> None:
     """K12: to begin anew would overwrite the run; but a first save that never ended is nothing."""
     path = save(tmp_path, 1)

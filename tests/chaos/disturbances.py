@@ -1,0 +1,216 @@
+"""What can happen to a run. Each function starts one, disturbs it, and sees it end.
+
+It returns whether the run was hit: one that had ended before proves nothing.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from chaos.lab import RANKS, SETTINGS, Lab, is_root
+
+Disturbance = Callable[[Lab, Path, random.Random], bool]
+ENDED = [0] * RANKS
+END = 120  # seconds; a busy machine
+
+
+def wait_a_while(lab: Lab, chance: random.Random) -> None:
+    """Any moment of a run, of its start as of its end."""
+    time.sleep(chance.uniform(0.1, 1.0) * lab.seconds)
+
+
+def kill_rank(lab: Lab, folder: Path, chance: random.Random) -> bool:
+    """SIGKILL to one rank; the launcher ends the others."""
+    world = lab.start(folder)
+    wait_a_while(lab, chance)
+    world.processes[chance.randrange(RANKS)].kill()
+    return world.wait(END) != ENDED
+
+
+def kill_all(lab: Lab, folder: Path, chance: random.Random) -> bool:
+    """SIGKILL to all ranks at once, as when a node dies."""
+    world = lab.start(folder)
+    wait_a_while(lab, chance)
+    for process in world.processes:
+        process.kill()
+    return world.wait(END) != ENDED
+
+
+def kill_while_saving(lab: Lab, folder: Path, chance: random.Random) -> bool:
+    """SIGKILL to rank 0 between two operations on the files of a checkpoint."""
+    world = lab.start(folder, KILL_AT=str(chance.randrange(1, 80)))
+    return world.wait(END) != ENDED
+
+
+def kill_worker(lab: Lab, folder: Path, chance: random.Random) -> bool:
+    """SIGKILL to a DataLoader worker."""
+    world = lab.start(folder, "data.workers=1")
+    wait_a_while(lab, chance)
+    rank = world.processes[chance.randrange(RANKS)].pid
+    try:
+        children = Path(f"/proc/{rank}/task/{rank}/children").read_text().split()
+    except OSError:  # it has ended already
+        children = []
+    for child in children[:1]:
+        os.kill(int(child), signal.SIGKILL)
+    return world.wait(END) != ENDED
+
+
+def terminate(lab: Lab, folder: Path, chance: random.Random) -> bool:
+    """SIGTERM to one rank: all save and ask to be run again."""
+    world = lab.start(folder)
+    wait_a_while(lab, chance)
+    world.processes[chance.randrange(RANKS)].terminate()
+    codes = world.wait(END)
+    # Before it listens to signals a rank dies of them, and the others may notice.
+    if 75 not in codes and codes != ENDED:
+        assert -signal.SIGTERM in codes, codes
+    return codes != ENDED
+
+
+def stop_for_a_moment(lab: Lab, folder: Path, chance: random.Random) -> bool:
+    """SIGSTOP to one rank, and SIGCONT before the timeout: nothing happens."""
+    world = lab.start(folder)
+    wait_a_while(lab, chance)
+    process = world.processes[chance.randrange(RANKS)].pid or 0
+    hit = True
+    try:
+        os.kill(process, signal.SIGSTOP)
+        time.sleep(0.3)
+        os.kill(process, signal.SIGCONT)
+    except ProcessLookupError:
+        hit = False
+    assert world.wait(END) == ENDED
+    return hit
+
+
+def stop_for_ever(lab: Lab, folder: Path, chance: random.Random) -> bool:
+    """SIGSTOP to one rank: the others run into the timeout."""
+    world = lab.start(folder, "ddp.timeout_seconds=5")
+    wait_a_while(lab, chance)
+    process = world.processes[chance.randrange(RANKS)]
+    if process.exitcode is None:
+        os.kill(process.pid or 0, signal.SIGSTOP)
+    return world.wait(END) != ENDED
+
+
+def tear(lab: Lab, folder: Path, chance: random.Random) -> bool:
+    """All ranks die, and the newest file has lost its end."""
+    kill_all(lab, folder, chance)
+    if len(paths := lab.checkpoints(folder)) < 2:
+        return False  # nothing to fall back on
+    os.truncate(paths[-1], chance.randrange(paths[-1].stat().st_size))
+    return True
+
+
+def flip(lab: Lab, folder: Path, chance: random.Random) -> bool:
+    """All ranks die, and one bit of the newest file has changed."""
+    kill_all(lab, folder, chance)
+    if len(paths := lab.checkpoints(folder)) < 2:
+        return False  # nothing to fall back on
+    content = bytearray(paths[-1].read_bytes())
+    content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    paths[-1].write_bytes(content)
+    return True
+
+
+def jump_in_time(lab: Lab, folder: Path, chance: random.Random) -> bool:
+    """All ranks die, and the times of the files are those of a clock that was set anew."""
+    kill_all(lab, folder, chance)
+    for path in folder.rglob("*"):
+        os.utime(path, (0, chance.randrange(2**32)))
+    return bool(lab.checkpoints(folder))
+
+
+@contextmanager
+def file_system(folder: Path, options: str) -> Iterator[None]:
+    """A file system of its own for a try's folder."""
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=True)
+    try:
+        yield
+    finally:
+        kept = folder.with_suffix(".kept")
+        subprocess.run(["cp", "-a", folder, kept], check=True)
+        subprocess.run(["umount", folder], check=True)
+        folder.rmdir()
+        kept.rename(folder)
+
+
+def fill_disk(lab: Lab, folder: Path, chance: random.Random) -> bool:
+    """No space is left in the middle of a save; for the resume there is."""
+    with file_system(folder, f"size={chance.randrange(60, 300)}k"):
+        codes = lab.start(folder).wait(END)
+        assert 2 in codes, codes  # told in one line
+        assert "No space left" in (lab.project / "output.txt").read_text()
+    return True
+
+
+def forbid_writing(lab: Lab, folder: Path, chance: random.Random) -> bool:
+    """The folder becomes read-only at some moment."""
+    with file_system(folder, "size=50m"):
+        world = lab.start(folder)
+        wait_a_while(lab, chance)
+        command = ["mount", "-o", "remount,ro", folder]
+        while subprocess.run(command, capture_output=True, check=False).returncode:
+            time.sleep(0.001)  # busy: a file is being written
+        hit = world.wait(END) != ENDED
+        subprocess.run(["mount", "-o", "remount,rw", folder], check=True)
+    return hit
+
+
+def kill_launcher(lab: Lab, folder: Path, chance: random.Random) -> bool:
+    """SIGKILL to torchrun's process group, as a scheduler does."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command = [
+        *torchrun,
+        f"--nproc-per-node={RANKS}",
+        "train.py",
+        *SETTINGS,
+        f"run.folder={folder}",
+    ]
+    launcher = subprocess.Popen(
+        command,
+        cwd=lab.project,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + END
+    while not lab.checkpoints(folder) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(chance.uniform(0, 0.5) * lab.seconds)
+    os.killpg(launcher.pid, signal.SIGKILL)
+    launcher.wait()
+    # torchrun gives each rank a session of its own, which a scheduler's cgroup ends as well.
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if f"run.folder={folder}".encode() in words:
+            os.kill(int(process.name), signal.SIGKILL)
+    return True
+
+
+KINDS: dict[str, Disturbance] = {
+    "SIGKILL to a rank": kill_rank,
+    "SIGKILL to all ranks": kill_all,
+    "SIGKILL inside a save": kill_while_saving,
+    "SIGKILL to a data worker": kill_worker,
+    "SIGKILL to torchrun": kill_launcher,
+    "SIGTERM to a rank": terminate,
+    "SIGSTOP, then SIGCONT": stop_for_a_moment,
+    "SIGSTOP until the timeout": stop_for_ever,
+    "newest file cut": tear,
+    "one bit of it flipped": flip,
+    "clock set anew": jump_in_time,
+}
+if is_root():
+    KINDS |= {"disk full": fill_disk, "folder becomes read-only": forbid_writing}

@@ -1,0 +1,27 @@
+"""The short edition of `make chaos`: a few tries of each kind."""
+
+import random
+
+import pytest
+
+from chaos.__main__ import Result, attempt
+from chaos.disturbances import KINDS
+from chaos.lab import Lab
+
+SHORT = [name for name in KINDS if name not in ("SIGKILL to torchrun", "SIGSTOP until the timeout")]
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    return Lab(tmp_path_factory.mktemp("chaos"))
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_disturbed_run_ends_as_an_undisturbed_one(name: str, lab: Lab) -> None:
+    seed = random.randrange(2**32)
+    result = Result()
+    chance = random.Random(seed)
+    while result.tries < 2:
+        attempt(lab, KINDS[name], chance, result)
+    assert result.damaged == 0, f"seed {seed}"
+    assert result.identical == result.tries, f"seed {seed}\n{result.failures}"
