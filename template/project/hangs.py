@@ -30,7 +30,13 @@ def explain(error: BaseException, seconds: float = 5.0) -> str:
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     attempt = "failed/" + os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     try:
-        store = create_c10d_store(is_server=False, server_addr=address, server_port=port)
+        store = create_c10d_store(
+            is_server=False,
+            server_addr=address,
+            server_port=port,
+            timeout=seconds,  # its host may be the one that is gone
+            wait_for_workers=False,
+        )
         store.set(f"{attempt}/{rank}", "")
         is_first = store.add(attempt, 1) == 1
         deadline = time.monotonic() + seconds

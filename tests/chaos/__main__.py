@@ -24,6 +24,7 @@ SHARE = {
     "SIGKILL inside a save": 1.0,
     "SIGKILL to torchrun": 0.02,
     "SIGSTOP until the timeout": 0.02,
+    "network between two hosts cut": 0.02,
 }
 
 

@@ -199,6 +199,57 @@ def kill_launcher(lab: Lab, folder: Path, chance: random.Random) -> bool:
     return True
 
 
+@contextmanager
+def two_hosts() -> Iterator[tuple[str, str]]:
+    """The names of two network namespaces with a cable between them."""
+    one, other = (f"chaos{os.getpid()}{letter}" for letter in "ab")
+    for name in (one, other):
+        subprocess.run(["ip", "netns", "add", name], check=True)
+    try:
+        cable = ["type", "veth", "peer", "name", "cable", "netns", other]
+        subprocess.run(["ip", "-n", one, "link", "add", "cable", *cable], check=True)
+        for name, address in ((one, "10.214.0.1/24"), (other, "10.214.0.2/24")):
+            ip = ["ip", "-n", name]
+            subprocess.run([*ip, "address", "add", address, "dev", "cable"], check=True)
+            for device in ("lo", "cable"):
+                subprocess.run([*ip, "link", "set", device, "up"], check=True)
+        yield one, other
+    finally:
+        for name in (one, other):
+            subprocess.run(["ip", "netns", "delete", name], check=True)
+
+
+def cut_network(lab: Lab, folder: Path, chance: random.Random) -> bool:
+    """The cable between two hosts is cut: all ranks run into the timeout, and end."""
+    command = [sys.executable, "train.py", *SETTINGS, f"run.folder={folder}"]
+    world = {"WORLD_SIZE": str(RANKS), "MASTER_ADDR": "10.214.0.1", "MASTER_PORT": "29400"}
+    ranks = []
+    with two_hosts() as hosts:
+        for rank in range(RANKS):
+            host = ["ip", "netns", "exec", hosts[min(rank, 1)]]
+            own = {"RANK": str(rank), "LOCAL_RANK": "0", "GLOO_SOCKET_IFNAME": "cable"}
+            ranks.append(
+                subprocess.Popen(
+                    [*host, *command, "ddp.timeout_seconds=10"],
+                    cwd=lab.project,
+                    env={**os.environ, **world, **own},
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+            )
+        deadline = time.monotonic() + END
+        while not lab.checkpoints(folder) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(chance.uniform(0, 0.2))
+        subprocess.run(["ip", "-n", hosts[0], "link", "set", "cable", "down"], check=True)
+        try:
+            codes = [rank.wait(END) for rank in ranks]
+        finally:
+            for rank in ranks:
+                rank.kill()
+    return codes != ENDED
+
+
 KINDS: dict[str, Disturbance] = {
     "SIGKILL to a rank": kill_rank,
     "SIGKILL to all ranks": kill_all,
@@ -214,3 +265,4 @@ KINDS: dict[str, Disturbance] = {
 }
 if is_root():
     KINDS |= {"disk full": fill_disk, "folder becomes read-only": forbid_writing}
+    KINDS |= {"network between two hosts cut": cut_network}

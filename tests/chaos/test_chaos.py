@@ -8,7 +8,8 @@ from chaos.__main__ import Result, attempt
 from chaos.disturbances import KINDS
 from chaos.lab import Lab
 
-SHORT = [name for name in KINDS if name not in ("SIGKILL to torchrun", "SIGSTOP until the timeout")]
+SLOW = ("SIGKILL to torchrun", "SIGSTOP until the timeout", "network between two hosts cut")
+SHORT = [name for name in KINDS if name not in SLOW]
 
 
 @pytest.fixture(scope="module")
