@@ -67,6 +67,7 @@ class Lab:
         program.write_text(text.replace("import functools\n", "import functools\nimport hook\n", 1))
         sys.path.insert(0, str(self.project))
         self.files: Any = importlib.import_module("checkpoint_files")
+        sys.path.remove(str(self.project))
         self.tries = 0
         self.finish(self.new())  # prepares the data
         whole = self.new()

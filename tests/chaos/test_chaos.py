@@ -22,7 +22,7 @@ def test_disturbed_run_ends_as_an_undisturbed_one(name: str, lab: Lab) -> None:
     seed = random.randrange(2**32)
     result = Result()
     chance = random.Random(seed)
-    while result.tries < 2:
+    while result.tries < (2 if name.startswith("SIGKILL") else 1):
         attempt(lab, KINDS[name], chance, result)
     assert result.damaged == 0, f"seed {seed}"
     assert result.identical == result.tries, f"seed {seed}\n{result.failures}"
