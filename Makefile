@@ -53,6 +53,10 @@ update-tests: $(VENV)/dev    ## updates from every release to every later one, a
 attack: $(VENV)/dev    ## 10,000 hostile sets of answers; commands killed at random moments, full disks, races
 	$(BIN)/python -m pytest -rs tests/attack --attacks=10000 --kills=40 --numprocesses=$(WORKERS) </dev/null
 
+.PHONY: mutants
+mutants: $(VENV)/dev    ## put every mistake of the catalogue into generated projects, write docs/mutants.md
+	@cd tests && ../$(BIN)/python -m mutants </dev/null
+
 .PHONY: quality
 quality: $(VENV)/dev    ## train the defaults of all model families, compare with the goals, write docs/quality.md
 	@$(BIN)/python tests/quality/measure.py </dev/null

@@ -52,3 +52,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--attacks", type=int, default=100, help="how many hostile sets of answers are tried"
     )
     parser.addoption("--kills", type=int, default=2, help="how often each command is killed")
+    parser.addoption(
+        "--mutants",
+        choices=["one", "all"],
+        default="one",
+        help="which mistakes are put into generated projects: one of each row of the catalogue "
+        "(the default), or all",
+    )

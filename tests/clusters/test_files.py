@@ -59,8 +59,6 @@ def test_shell_files_are_clean(scripts: list[Path]) -> None:
 
 
 def test_shell_files_are_formatted(scripts: list[Path]) -> None:
-    if shutil.which("shfmt") is None:
-        pytest.skip("no shfmt (pip install shfmt-py)")
     found = subprocess.run(
         ["shfmt", "--indent", "4", "--diff", *scripts],
         check=False,

@@ -1,0 +1,64 @@
+"""Every mistake of the catalogue turns a test of the generated project red that names it.
+
+One mistake of each row by default; `--mutants=all` tries all.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+from product import template
+
+from mutants import run
+from mutants.table import BASES, MUTATIONS, Mutation
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "pitfalls.md"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "mutation" in metafunc.fixturenames:
+        chosen = selected(metafunc.config.getoption("--mutants"))
+        metafunc.parametrize("mutation", chosen, ids=[f"{m.pitfall}-{m.mistake}" for m in chosen])
+
+
+def selected(how_many: str) -> list[Mutation]:
+    """The first of each row, or all."""
+    first = {mutation.pitfall: mutation for mutation in reversed(MUTATIONS)}
+    return MUTATIONS if how_many == "all" else list(reversed(first.values()))
+
+
+@pytest.fixture(scope="session")
+def projects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The projects of this worker, patched and mended in turn."""
+    return tmp_path_factory.mktemp("projects")
+
+
+def test_mistake_is_seen(mutation: Mutation, projects: Path) -> None:
+    outcome = run.test_with(mutation, projects)
+    assert outcome.code == run.FAILED, outcome.output[-4000:]
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_without_mistakes_nothing_is_seen(
+    base: str, projects: Path, pytestconfig: pytest.Config
+) -> None:
+    """Every row's tests pass in the project that its mistakes are put into."""
+    if pytestconfig.getoption("--mutants") != "all":
+        pytest.skip("the tests of whole projects are in tests/product; --mutants=all runs these")
+    project = run.unpatched(base, projects)
+    rows = sorted({mutation.pitfall for mutation in MUTATIONS if mutation.base == base})
+    outcome = run.own_tests(project, f"({'|'.join(rows)})")
+    assert outcome.code == run.PASSED, outcome.output[-4000:]
+
+
+def test_patches_fit_their_projects() -> None:
+    """Each is found exactly once, so that a change of the template cannot make it void."""
+    for mutation in MUTATIONS:
+        text = template.text(mutation.path, BASES[mutation.base]) or ""
+        assert text.count(mutation.old) == 1, f"{mutation.pitfall}: {mutation.mistake}"
+
+
+def test_every_row_that_promises_a_test_has_mistakes() -> None:
+    rows = dict(re.findall(r"\| ([A-Z]\d+) \| .+ \| ([CTSR ]+) \| .+ \|", PAGE.read_text()))
+    promised = {row for row, guard in rows.items() if "T" in guard}
+    assert promised == {mutation.pitfall for mutation in MUTATIONS}
