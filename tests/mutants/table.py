@@ -44,11 +44,9 @@ MUTATIONS = [
     # --- device and process group ---
     Mutation("D1", "the model is never moved", "mlp", "distributed.py",
         "    model = model.to(ranks.device)\n", ""),
-    Mutation("D1", "the model is moved after the wrap", "mlp", "train.py",
-        "    network = distributed.wrap(model.build(cfg.model, shape), ranks, cfg)\n",
-        "    cpu = distributed.Ranks(0, 0, 1, torch.device('cpu'))\n"
-        "    network = distributed.wrap(model.build(cfg.model, shape), cpu, cfg)\n"
-        "    network.to(ranks.device)\n"),
+    Mutation("D1", "the model is moved after the wrap", "mlp", "distributed.py",
+        "    model = model.to(ranks.device)\n",
+        "    return DistributedDataParallel(model).to(ranks.device)\n"),
     Mutation("D2", "only the first child is moved", "mlp", "distributed.py",
         "    model = model.to(ranks.device)\n",
         "    next(model.children()).to(ranks.device)\n"),
@@ -251,10 +249,10 @@ MUTATIONS = [
     # --- BatchNorm and buffers ---
     Mutation("B1", "not converted", "sync", "distributed.py",
         "        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)\n", "        pass\n"),
-    Mutation("B1", "converted after the wrap", "sync", "train.py",
-        "    network = distributed.wrap(model.build(cfg.model, shape), ranks, cfg)\n",
-        "    network = distributed.wrap(model.build(cfg.model, shape), ranks, cfg)\n"
-        "    network = torch.nn.SyncBatchNorm.convert_sync_batchnorm(network)\n"),
+    Mutation("B1", "converted after the wrap", "sync", "distributed.py",
+        "        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)\n",
+        "        wrapped = DistributedDataParallel(model.to(ranks.device))\n"
+        "        return nn.SyncBatchNorm.convert_sync_batchnorm(wrapped)\n"),
     Mutation("B2", "SyncBatchNorm on CPUs", "sync", "distributed.py",
         '    if ranks.device.type == "cuda":\n        model = nn.Sync',
         "    if True:\n        model = nn.Sync"),
