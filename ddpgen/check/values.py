@@ -104,8 +104,8 @@ def arguments(module: Module, node: ast.expr) -> Iterator[tuple[Module, ast.expr
     """What callers give for a parameter."""
     function = module.function(node)
     while function and isinstance(node, ast.Name):
-        names = _parameters_of(function)
-        if node.id in names:
+        rest = function.args.vararg
+        if node.id in _parameters_of(function) or (rest and rest.arg == node.id):
             yield from _given(module, function, node.id)
             return
         function = module.function(function)
@@ -120,6 +120,9 @@ def _given(module: Module, function: Function, name: str) -> Iterator[tuple[Modu
     for other in module.program.modules:
         for call, called in other.calls:
             if (called or getattr(call.func, "attr", "")).rpartition(".")[2] == wanted:
+                if name not in names:  # *name takes what is left over
+                    yield from ((other, value) for value in call.args[len(names) - method :])
+                    continue
                 given = keyword(call, name, names.index(name) - method)
                 if given is not None:
                     yield other, given

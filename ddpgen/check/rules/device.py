@@ -7,9 +7,13 @@ from collections.abc import Iterator
 from ddpgen.check.guards import WITHOUT_DDP, guarded
 from ddpgen.check.registry import rule
 from ddpgen.check.source import Module, constant, keyword, matches, receiver, source
-from ddpgen.check.values import DDP, binding, follows, is_ddp, parameter
+from ddpgen.check.values import DDP, binding, follows, is_ddp
 
 _MOVES = ("to", "cuda", "cpu", "xpu", "npu")
+_OBJECTS = tuple(
+    f"torch.distributed.{name}"
+    for name in ("all_gather_object", "broadcast_object_list", "gather_object")
+)
 _GLOBAL_RANK = re.compile(
     r"[\w.]*get_rank\(\)|int\([\w.]*environ(\.get\(|\[)'RANK'.*\)|int\([\w.]*getenv\('RANK'.*\)|int\(RANK\)"
 )
@@ -42,14 +46,19 @@ def wrapped_on_cpu(module: Module) -> Iterator[ast.AST]:
             or (constant(ids) is None and isinstance(ids, ast.Constant))
         ):
             continue
-        built = model
-        if isinstance(model, ast.Name):
-            found = binding(module, model)
-            if not found or _moved(module, model):
-                continue
-            built = found.value
-        if isinstance(built, ast.Call) and _is_constructor(module, built):
+        if follows(module, model, _on_cpu):
             yield call
+
+
+def _on_cpu(module: Module, node: ast.expr) -> bool | None:
+    """Whether a model was just made, and nothing moves it."""
+    if isinstance(node, ast.Name):
+        return False if _moved(module, node) else None
+    if isinstance(node, ast.Call):
+        if _is_constructor(module, node):
+            return True
+        return None if module.program.callees(module, node) else False
+    return False
 
 
 def _moved(module: Module, name: ast.Name) -> bool:
@@ -87,7 +96,7 @@ def moved_in_part(module: Module) -> Iterator[ast.AST]:
         model = keyword(wrap, "module", 0)
         if not isinstance(model, ast.Name) or _moved(module, model):
             continue
-        if parameter(module, model) or not binding(module, model):
+        if not binding(module, model) and not follows(module, model, _on_cpu):
             continue
         for call in module.methods("to", "cuda", below=module.scope(wrap)):
             if source(receiver(call)).startswith(f"{model.id}."):
@@ -136,6 +145,7 @@ def _cpu_tensor(module: Module, node: ast.expr) -> bool | None:
     "move inputs and targets at the same place",
 )
 def targets_on_cpu(module: Module) -> Iterator[ast.AST]:
+    yield from _fields_on_cpu(module)
     for loop in module.nodes:
         if not isinstance(loop, ast.For) or not list(module.methods("backward", below=loop)):
             continue
@@ -161,6 +171,18 @@ def targets_on_cpu(module: Module) -> Iterator[ast.AST]:
                 for argument in call.args:
                     if isinstance(argument, ast.Name) and argument.id in names - moved - again:
                         yield argument
+
+
+def _fields_on_cpu(module: Module) -> Iterator[ast.AST]:
+    """`a = batch.a.to(device)` beside `b = batch.b`."""
+    for node in module.nodes:
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Attribute):
+            continue
+        batch, scope = source(node.value.value), module.scope(node)
+        moves = [source(receiver(call)) for call in module.methods("to", "cuda", below=scope)]
+        if re.search(r"batch|sample", batch) and source(node.targets[0]) not in moves:
+            if any(moved.startswith(f"{batch}.") for moved in moves):
+                yield node.value
 
 
 @rule(
@@ -234,6 +256,23 @@ def no_device_chosen(module: Module) -> Iterator[ast.AST]:
     for call in module.methods("cuda", "to"):
         target = call.args[0] if call.args else None
         if (target is None and matches(call.func, r"\.cuda$")) or constant(target) == "cuda":
+            yield call
+            return
+
+
+@rule(
+    "D5",
+    "NCCL takes the current device here, and that is GPU 0 on every rank",
+    "call torch.cuda.set_device(local_rank) before init_process_group",
+)
+def current_device_unset(module: Module) -> Iterator[ast.AST]:
+    text = module.program.text
+    if re.search(r"set_device|CUDA_VISIBLE_DEVICES|cuda\.device\(", text) or "nccl" not in text:
+        return
+    numbered = [n for m in module.program.modules for n in _device_numbers(m)]
+    if any(not isinstance(number, ast.Constant | ast.Call) for number in numbered):
+        barriers = () if "device_id=" in text else ("torch.distributed.barrier",)
+        for call in module.called(*barriers, *_OBJECTS):
             yield call
             return
 

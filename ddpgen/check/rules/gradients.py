@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from ddpgen.check.registry import rule
 from ddpgen.check.source import Module, constant, keyword, matches, receiver
-from ddpgen.check.values import DDP, arguments, binding, follows, is_ddp, mentions
+from ddpgen.check.values import DDP, binding, follows, is_ddp, mentions, results
 
+_OF_ONE_RANK = r"micro_batch|per_rank|per_gpu|per_device|local_batch"
 _WITHOUT_GRADIENTS = r"no_grad|inference_mode"
 
 
@@ -46,7 +47,9 @@ def forward_around_ddp(module: Module) -> Iterator[ast.AST]:
         called = call.func
         if isinstance(called, ast.Attribute) and called.attr == "forward":
             called = called.value
-        if is_inner(module, called) and _with_gradients(module, call):
+        handed = [a for a in call.args if module.program.callees(module, call)]
+        inner = any(is_inner(module, node) for node in (called, *handed))
+        if inner and _with_gradients(module, call):
             if list(module.methods("backward", below=module.scope(call))):
                 yield call
 
@@ -113,6 +116,9 @@ def summed_loss(module: Module) -> Iterator[ast.AST]:
 def _sums(module: Module, call: ast.Call) -> bool:
     if constant(keyword(call, "reduction")) == "sum":
         return True
+    for other, value in results(module, call):
+        if isinstance(value, ast.Call) and _sums(other, value):
+            return True
     if isinstance(call.func, ast.Attribute) and call.func.attr == "sum":
         return matches(receiver(call), r"reduction='none'|loss")
     made = binding(module, call.func)
@@ -132,7 +138,7 @@ def average_of_averages(module: Module) -> Iterator[ast.AST]:
             continue
         first = 0 if matches(call.func, "Loss$") else 2
         weight = keyword(call, "weight", first)
-        padded = matches(keyword(call, "ignore_index"), r"pad")
+        padded = matches(keyword(call, "ignore_index"), r"pad|ignore")
         if padded or (weight is not None and not isinstance(weight, ast.Constant)):
             yield call
 
@@ -162,7 +168,7 @@ def scalers(module: Module) -> Iterator[ast.Call]:
 )
 def scaler_with_bfloat16(module: Module) -> Iterator[ast.AST]:
     text = module.program.text
-    if re.search(r"float16|half", re.sub("bfloat16", "", text)):
+    if re.search(r"torch\.(float16|half)\b|[\"']f(loat|p)16|\.half\(", text):
         return
     casts = [c for m in module.program.modules for c in m.called("autocast")]
     if any(matches(cast, "bfloat16") for cast in casts):
@@ -240,14 +246,16 @@ def rate_of_one_rank(module: Module) -> Iterator[ast.AST]:
         ):
             if not mentions(module, node.left, whole):
                 yield node
-    for function in (f for named in module.functions.values() for f in named):
-        for given in module.below(function):
-            if isinstance(given, ast.Name) and re.search("global_batch|total_batch", given.id):
-                for other, value in arguments(module, given):
-                    if other is module and matches(
-                        value, r"micro_batch|per_rank|per_gpu|local_batch"
-                    ):
-                        yield given
+    for call, _ in module.calls:
+        for _, function in module.program.callees(module, call):
+            names = [a.arg for a in function.args.args]
+            given = [
+                *zip(names, call.args, strict=False),
+                *((k.arg, k.value) for k in call.keywords),
+            ]
+            for name, value in given:
+                if re.match(r"(global|total)_batch", name or "") and matches(value, _OF_ONE_RANK):
+                    yield value
 
 
 @rule(

@@ -3,11 +3,21 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from ddpgen.check.guards import guarded, zero_guard
 from ddpgen.check.registry import rule
 from ddpgen.check.rules.ranks import is_collective
-from ddpgen.check.source import Function, Module, constant, keyword, source, strings, unpacks
+from ddpgen.check.source import (
+    Function,
+    Module,
+    constant,
+    keyword,
+    matches,
+    source,
+    strings,
+    unpacks,
+)
 from ddpgen.check.values import DDP
 
 INIT = "torch.distributed.init_process_group"
@@ -100,12 +110,11 @@ def environment_settings(module: Module) -> Iterator[tuple[str, ast.AST, ast.exp
                         yield str(constant(key)), node, value
 
 
-_LAUNCHER = {"RANK", "LOCAL_RANK", "WORLD_SIZE"}
+_NAMES = r"[\"'](LOCAL_)?(RANK|WORLD_SIZE)[\"']"
 # The program sets the variables, asks whether they are there, or starts its ranks itself.
 _DEFAULTS = re.compile(
-    r"environ\.(setdefault|update)|(getenv|environ\.get)\(\s*[\"'](LOCAL_)?(RANK|WORLD_SIZE)|"
-    r"[\"'](LOCAL_)?(RANK|WORLD_SIZE)[\"'] (not )?in |is_torchelastic_launched|"
-    r"environ\[[\"'](LOCAL_)?(RANK|WORLD_SIZE)[\"']\] = |\.spawn\(|Process\(|start_processes"
+    rf"environ\.(setdefault|update)\(\s*([^\"'\s]|{_NAMES})|{_NAMES} (not )?in |"
+    rf"environ\[{_NAMES}\] = |is_torchelastic_launched|\.spawn\(|Process\(|start_processes"
 )
 
 
@@ -122,11 +131,14 @@ def needs_launcher(module: Module) -> Iterator[ast.AST]:
             isinstance(node, ast.Subscript)
             and isinstance(node.ctx, ast.Load)
             and module.name(node.value) == "os.environ"
-            and constant(node.slice) in _LAUNCHER
             and not any(isinstance(above, ast.Try | ast.If) for above in module.above(node))
         ):
-            yield node
-            return
+            around = module.statement(node)
+            named = node.slice if isinstance(node.slice, ast.Constant) else around
+            asked = rf"(getenv|environ\.get)\(\s*{_NAMES}"
+            if matches(named, _NAMES) and not matches(module.scope(node), asked):
+                yield node
+                return
 
 
 @rule(
@@ -158,10 +170,10 @@ def rank_before_group(module: Module) -> Iterator[ast.AST]:
         if start is None:
             continue
         for node in module.below(function):
-            if (
-                isinstance(node, ast.Call)
-                and node.lineno < start
-                and module.scope(node) is function
+            if not isinstance(node, ast.Call) or node.lineno >= start:
+                continue
+            if (module.scope(node) is function and _asks_too_early(module, node)) or (
+                module.scope(node) is function
                 and _falls_back_to_zero(module, node)
                 and any(
                     isinstance(n, ast.If | ast.IfExp) and node in module.below(n.test)
@@ -176,15 +188,34 @@ def _first_init(module: Module, function: ast.AST) -> int | None:
     for node in module.below(function):
         if isinstance(node, ast.Call) and module.scope(node) is function:
             name = module.name(node.func)
-            local = module.program.callees(module, node)
-            if name.endswith("init_process_group") or any(
-                call.func and m.name(call.func).endswith("init_process_group")
-                for m, f in local
-                for call in m.below(f)
-                if isinstance(call, ast.Call)
-            ):
+            if name.endswith("init_process_group") or _inits(module, node):
                 return node.lineno
     return None
+
+
+@cache
+def _inits(module: Module, call: ast.Call, depth: int = 3) -> bool:
+    """Whether a local function forms the process group."""
+    return any(
+        isinstance(inner, ast.Call)
+        and (
+            other.name(inner.func).endswith("init_process_group")
+            or (depth > 0 and _inits(other, inner, depth - 1))
+        )
+        for other, function in module.program.callees(module, call)
+        for inner in other.below(function)
+    )
+
+
+def _asks_too_early(module: Module, call: ast.Call) -> bool:
+    """A local function that does something if there is no process group or the rank is 0."""
+    return any(
+        isinstance(node, ast.If)
+        and matches(node.test, r"^not .*is_initialized\(\) or .*rank")
+        and any(matches(s, r"prepare|download") for s in node.body)
+        for other, function in module.program.callees(module, call)
+        for node in other.below(function)
+    )
 
 
 def _falls_back_to_zero(module: Module, call: ast.Call) -> bool:

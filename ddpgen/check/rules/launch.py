@@ -171,6 +171,9 @@ def fixed_port(script: Script) -> Iterator[Hit]:
     for line, text in script.commands:
         if _PORT.search(text):
             yield line
+    ports = {"MASTER_PORT"} | ({"PORT", "RDZV_PORT"} if "torchrun" in script.code else set())
+    if script.directives:
+        ports |= {"PORT", "RDZV_PORT"}
     for line, name, value in script.settings:
-        if name == "MASTER_PORT" and re.fullmatch(r"[1-9]\d*", value):
+        if name in ports and re.fullmatch(r"[1-9]\d*", value):
             yield line

@@ -20,10 +20,9 @@ def _is_batch(script: Script) -> bool:
     reads="script",
 )
 def hidden_gpus(script: Script) -> Iterator[Hit]:
-    tasks = script.option("--ntasks-per-node") or script.option("--ntasks", "-n") or "1"
-    places = [*script.directives, *((n, t) for n, t in script.commands if "srun" in t)]
-    for line, text in places:
-        several = tasks != "1" or re.search(r"--ntasks(-per-node)?[= ]+(?!1\b)", text)
+    lines = [*script.directives, *script.commands]
+    several = any(re.search(r"--ntasks(-per-node)?[= ]+(?!1\b)", text) for _, text in lines)
+    for line, text in lines:
         if several and re.search(
             r"--gpus-per-task[= ]+(\w+:)?1\b|--gpu-bind[= ]+(single|per_task)", text
         ):

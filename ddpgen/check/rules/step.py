@@ -8,7 +8,16 @@ from dataclasses import dataclass
 from ddpgen.check.guards import conditions
 from ddpgen.check.registry import rule
 from ddpgen.check.rules.gradients import scalers
-from ddpgen.check.source import Module, constant, exclusive, keyword, matches, receiver, source
+from ddpgen.check.source import (
+    Function,
+    Module,
+    constant,
+    exclusive,
+    keyword,
+    matches,
+    receiver,
+    source,
+)
 from ddpgen.check.values import DDP, binding
 
 _OPTIMIZER = r"optim|\bopt\b|scaler"
@@ -28,9 +37,26 @@ class Window:
     test: ast.expr | None
 
 
+def goes_backward(module: Module, call: ast.Call, depth: int = 2) -> bool:
+    """Whether a call computes gradients, itself or in a function of the program."""
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "backward":
+        return not module.program.callees(module, call) or not call.args
+    return depth > 0 and any(
+        isinstance(inner, ast.Call) and goes_backward(other, inner, depth - 1)
+        for other, function in module.program.callees(module, call)
+        for inner in other.below(function)
+    )
+
+
+def _backwards(module: Module, node: ast.AST) -> Iterator[ast.Call]:
+    for call in module.below(node):
+        if isinstance(call, ast.Call) and goes_backward(module, call, 1):
+            yield call
+
+
 def windows(module: Module) -> Iterator[Window]:
     """Loops that accumulate gradients."""
-    for backward in module.methods("backward"):
+    for backward in _backwards(module, module.tree):
         loop = module.loop(backward)
         if loop is None:
             continue
@@ -40,7 +66,8 @@ def windows(module: Module) -> Iterator[Window]:
             if tests and not any(t is tests[0] for t, _ in conditions(module, backward)):
                 yield Window(loop, tests[0])
                 break
-        if not inside and _step_follows(module, loop) and matches(loop, r"accum|micro"):
+        few = isinstance(loop, ast.For) and matches(loop, r"accum|micro|window|\[:-1\]")
+        if not inside and few and _step_follows(module, loop):
             yield Window(loop, None)
 
 
@@ -53,10 +80,22 @@ def _counts(test: ast.expr) -> bool:
 
 
 def _step_follows(module: Module, loop: ast.For | ast.While) -> bool:
-    outer = module.loop(loop)
-    return outer is not None and any(
-        _is_update(step) and step.lineno > (loop.end_lineno or 0)
-        for step in module.methods("step", below=outer)
+    outer = module.loop(loop) or module.scope(loop)
+    return any(
+        call.lineno > (loop.end_lineno or 0) and _updates(module, call)
+        for call in module.below(outer)
+        if isinstance(call, ast.Call)
+    )
+
+
+def _updates(module: Module, call: ast.Call) -> bool:
+    """Whether a call is an optimizer step, itself or in a function of the program."""
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "step" and _is_update(call):
+        return True
+    return any(
+        _is_update(step)
+        for other, function in module.program.callees(module, call)
+        for step in other.methods("step", below=function)
     )
 
 
@@ -66,14 +105,11 @@ def _step_follows(module: Module, loop: ast.For | ast.While) -> bool:
     "put forward and backward of all but the last micro-batch under model.no_sync()",
 )
 def no_no_sync(module: Module) -> Iterator[ast.AST]:
-    text = module.program.text
-    if (
-        re.search(r"no_sync|require_backward_grad_sync|gradient_sync|accumulate\(", text)
-        or DDP not in text
-    ):
+    quiet = ("no_sync", "require_backward_grad_sync", "set_requires_gradient_sync", "accumulate")
+    if any(name in module.program.references for name in quiet) or DDP not in module.program.text:
         return
     for window in windows(module):
-        yield next(module.methods("backward", below=window.loop))
+        yield next(_backwards(module, window.loop))
 
 
 @rule(
@@ -156,6 +192,7 @@ def cleared_before_step(module: Module) -> Iterator[ast.AST]:
 
 
 def _between(module: Module, block: list[ast.stmt]) -> Iterator[ast.AST]:
+    yield from _just_before(module, block)
     seen, cleared = False, None
     for statement in block:
         if isinstance(statement, ast.FunctionDef | ast.ClassDef):
@@ -169,6 +206,21 @@ def _between(module: Module, block: list[ast.stmt]) -> Iterator[ast.AST]:
                 cleared = calls[0]
             if list(module.methods("backward", below=statement)):
                 seen, cleared = True, None
+
+
+def _just_before(module: Module, block: list[ast.stmt]) -> Iterator[ast.AST]:
+    """Cleared, then unscaled or clipped, then used."""
+    for place, statement in enumerate(block):
+        cleared = list(module.methods("zero_grad", below=statement))
+        if not isinstance(statement, ast.Expr) or not cleared:
+            continue
+        for number, following in enumerate(block[place + 1 :]):
+            if list(module.methods("step", below=following)) and matches(following, _OPTIMIZER):
+                if number:
+                    yield cleared[0]
+                break
+            if not matches(following, r"unscale_\(|clip_grad"):
+                break
 
 
 @rule(
@@ -205,6 +257,23 @@ def window_left_over(module: Module) -> Iterator[ast.AST]:
 
 
 @rule(
+    "G5",
+    "the last, shorter window is dropped: its samples are never learnt from",
+    "step with what is left, and divide by the real number in the window",
+)
+def window_dropped(module: Module) -> Iterator[ast.AST]:
+    for node in module.nodes:
+        if isinstance(node, ast.If) and isinstance(test := node.test, ast.Compare):
+            sized = re.fullmatch(r"len\((\w+)\) (<|!=) [\w.]+", source(test))
+            leaves = isinstance(node.body[-1], ast.Break | ast.Continue | ast.Return)
+            if sized and leaves and module.loop(node):
+                measured = test.left.args[0] if isinstance(test.left, ast.Call) else test.left
+                found = binding(module, measured)
+                if found and matches(found.value, r"islice\(|batched\("):
+                    yield node
+
+
+@rule(
     "G7",
     "the gradients are still scaled here, so that the limit means something else in every step",
     "call scaler.unscale_(optimizer) first",
@@ -214,7 +283,7 @@ def clipped_scaled(module: Module) -> Iterator[ast.AST]:
         scope = module.scope(call)
         steps = [
             step
-            for step in module.methods("step", below=scope)
+            for step in module.methods("step", "update", below=scope)
             if matches(step.func, r"scaler") and not exclusive(module, step, call)
         ]
         unscaled = [u for u in module.methods("unscale_", below=scope) if u.lineno < call.lineno]
@@ -271,6 +340,20 @@ def scheduled_each_time(module: Module) -> Iterator[ast.AST]:
 
 @rule(
     "G8",
+    "the schedule advances in the function of one micro-batch, the optimizer steps elsewhere",
+    "step the scheduler beside the optimizer",
+)
+def scheduled_with_backward(module: Module) -> Iterator[ast.AST]:
+    for backward in module.methods("backward"):
+        function = module.function(backward)
+        if function and not any(map(_is_update, module.methods("step", below=function))):
+            for call in module.methods("step", below=function):
+                if matches(receiver(call), _SCHEDULER):
+                    yield call
+
+
+@rule(
+    "G8",
     "the schedule advances although the scaler may have skipped the step",
     "step the scheduler only if scaler.get_scale() has not become smaller",
 )
@@ -298,12 +381,13 @@ def skipped_alone(module: Module) -> Iterator[ast.AST]:
     for node in module.nodes:
         if not isinstance(node, ast.If | ast.ExceptHandler):
             continue
-        loop = module.loop(node)
+        loop = module.loop(node) or module.function(node)
         if loop is None or not list(module.methods("backward", below=loop)):
             continue
         if isinstance(node, ast.If) and matches(node.test, r"isnan|isinf|isfinite"):
             before = [s for s in loop.body if s.lineno <= node.lineno]
-            leaves = any(isinstance(n, ast.Continue) for s in node.body for n in ast.walk(s))
+            kinds = ast.Return if isinstance(loop, Function) else ast.Continue
+            leaves = any(isinstance(n, kinds) for s in node.body for n in ast.walk(s))
             if leaves and not any(reduces.search(source(s)) for s in before):
                 yield node
         if isinstance(node, ast.ExceptHandler) and matches(
