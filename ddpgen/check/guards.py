@@ -4,8 +4,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.check.source import Function, Module, source
-from ddpgen.check.values import mentions
+from ddpgen.check.source import Function, Module, matches, source
+from ddpgen.check.values import arguments, binding, parameter
 
 # Anything that may single out a rank. Rules that demand a guard are silent where one of these is.
 SOME_RANK = (
@@ -30,6 +30,7 @@ _LOCAL_ZERO = re.compile(
     r"int\([\w.]*(environ(\.get)?|getenv)[\[(]'LOCAL_RANK'.* == 0",
     re.IGNORECASE,
 )
+_STARTS = r"spawn|run|launch|record|process|start"
 _NAMED = r"rank|main_|_main|master|primary|chief|leader|coordinator|global_zero"
 # A check that raises keeps nobody away who is in order.
 _LEAVES = (ast.Return, ast.Continue, ast.Break)
@@ -111,20 +112,64 @@ def guarded(module: Module, node: ast.AST, pattern: str = SOME_RANK, depth: int 
 def conditional(module: Module, node: ast.AST, pattern: str = SOME_RANK) -> bool:
     """Whether a condition of the same function that contains a pattern decides about a node."""
     tests = [test for test, _ in conditions(module, node) if "__name__" not in source(test)]
-    return any(mentions(module, test, pattern, 2) for test in tests)
+    if any(matches(context, rf"lock|{SOME_RANK}") for context in _contexts(module, node)):
+        return True
+    return any(_hints(module, test, pattern) for test in tests)
+
+
+def _contexts(module: Module, node: ast.AST) -> Iterator[ast.expr]:
+    """The context managers of the same function around a node."""
+    for above in module.above(node):
+        if isinstance(above, Function):
+            return
+        if isinstance(above, ast.With):
+            yield from (item.context_expr for item in above.items)
+
+
+def _hints(module: Module, node: ast.expr, pattern: str, depth: int = 2) -> bool:
+    """Whether a condition contains a pattern, itself or in what its names were set to."""
+    if isinstance(node, ast.Call) and module.program.callees(module, node):
+        # What `run_on_main(task)` gives back does not tell who we are; `is_main()` does.
+        return matches(node.func, r"(^|[._])(is_|get_rank|should_)") and matches(node.func, pattern)
+    if matches(node, pattern):
+        return True
+    names = [n for n in module.below(node) if isinstance(n, ast.Name | ast.Attribute)]
+    for name in names:
+        if depth == 0 or isinstance(module.parents[name], ast.Attribute):
+            continue
+        if found := binding(module, name):
+            values = [(module, found.value)]
+        else:
+            values = list(arguments(module, name))
+        if any(_hints(other, value, pattern, depth - 1) for other, value in values):
+            return True
+    return False
 
 
 def _handed_over(module: Module, use: ast.expr) -> bool:
-    """Whether a function is a value here, called by somebody else under unknown conditions."""
+    """Whether a function is a value here, called by somebody else under unknown conditions.
+
+    Not so where it is the program: `spawn(main)`, `run(main)`, `Process(target=main)`.
+    """
     parent = module.parents[use]
-    return not (isinstance(parent, ast.Call) and parent.func is use)
+    if isinstance(parent, ast.keyword):
+        parent = module.parents[parent]
+    if not isinstance(parent, ast.Call):
+        return True
+    return parent.func is not use and not matches(parent.func, _STARTS)
 
 
 def uses(module: Module, function: Function) -> Iterator[tuple[Module, ast.expr]]:
     """Where a function is called or handed over; a constructor, under the name of its class."""
-    name = function.name
-    if name == "__init__" and (owner := module.owner(function)):
+    owner, name = module.parents[function], function.name
+    method = isinstance(owner, ast.ClassDef) and name != "__init__"
+    if isinstance(owner, ast.ClassDef) and not method:
         name = owner.name
     for other, node in module.program.references.get(name, []):
-        if other.function(node) is not function and not other.program.foreign(other, node):
+        parent = other.parents[node]
+        called = isinstance(parent, ast.Call) and parent.func is node
+        known = isinstance(node.ctx, ast.Load) and not parameter(other, node)
+        if other.function(node) is function or not known or (method and not called):
+            continue
+        if module.program.means(other, node, module, function):
             yield other, node

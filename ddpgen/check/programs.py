@@ -28,6 +28,19 @@ FRAMEWORKS = frozenset(
     ]
 )
 
+# Methods of torch's own objects: another class's method of that name is probably not meant.
+_OF_TORCH = {
+    "backward",
+    "cpu",
+    "cuda",
+    "eval",
+    "load_state_dict",
+    "state_dict",
+    "step",
+    "to",
+    "train",
+}
+
 
 class Program:
     """Modules that are run together; what one of them does, another need not do.
@@ -59,7 +72,21 @@ class Program:
     def callees(self, module: Module, call: ast.Call) -> list[tuple[Module, Function]]:
         """The functions of the program that a call may mean; none if it is of another package."""
         name = module.name(call.func).rpartition(".")[2] or getattr(call.func, "attr", "")
-        return [] if self.foreign(module, call.func) else self.functions.get(name, [])
+        found = self.functions.get(name, [])
+        return [(m, f) for m, f in found if self.means(module, call.func, m, f)]
+
+    def means(self, module: Module, node: ast.AST, home: Module, function: Function) -> bool:
+        """Whether a name or attribute in `module` may be a function (or class) of `home`."""
+        method = isinstance(home.parents[function], ast.ClassDef) and function.name != "__init__"
+        if isinstance(node, ast.Name):
+            return not method and (module is home or node.id in module.imports)
+        if not isinstance(node, ast.Attribute) or self.foreign(module, node):
+            return False
+        place = module.name(node.value).rpartition(".")[2]
+        known = place in {part for m in self.modules for part in (m.path.stem, m.path.parent.name)}
+        if method:
+            return not known and (place == "self" or function.name not in _OF_TORCH)
+        return place in (home.path.stem, home.path.parent.name)
 
     def foreign(self, module: Module, node: ast.AST) -> bool:
         """Whether a dotted name is one of another package."""
@@ -83,9 +110,9 @@ class Program:
         return dict(found)
 
     @cached_property
-    def references(self) -> dict[str, list[tuple[Module, ast.expr]]]:
+    def references(self) -> dict[str, list[tuple[Module, ast.Name | ast.Attribute]]]:
         """Every name and attribute that is read, by its last part."""
-        found: dict[str, list[tuple[Module, ast.expr]]] = defaultdict(list)
+        found: dict[str, list[tuple[Module, ast.Name | ast.Attribute]]] = defaultdict(list)
         for module in self.modules:
             for node in module.nodes:
                 if isinstance(node, ast.Name | ast.Attribute):

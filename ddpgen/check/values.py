@@ -187,8 +187,8 @@ def _wrapped(module: Module, node: ast.expr) -> bool | ast.expr | None:
             return node.func.value
     if isinstance(node, ast.Attribute) and node.attr == "module":
         return False
-    if isinstance(node, ast.Attribute) and not source(node).startswith("self."):
-        fields = field_types(module, node.attr)
+    if isinstance(node, ast.Attribute) and binding(module, node) is None:
+        fields = field_types(module, node.attr, _class_of(module, node.value))
         return True if fields and all(f.endswith(DDP) for f in fields) else None
     if (given := parameter(module, node)) and given.annotation:
         return True if module.name(given.annotation).endswith(DDP) else None
@@ -198,9 +198,18 @@ def _wrapped(module: Module, node: ast.expr) -> bool | ast.expr | None:
 _KEEP = {"to", "cuda", "cpu", "train", "eval", "float", "half", "double", "bfloat16"}
 
 
+def _class_of(module: Module, node: ast.expr) -> str:
+    """The name of an object's class, where it is `self` or a parameter with a type."""
+    owner = module.owner(node)
+    if source(node) == "self" and owner:
+        return owner.name
+    given = parameter(module, node)
+    return module.name(given.annotation).rpartition(".")[2] if given and given.annotation else ""
+
+
 @cache
-def field_types(module: Module, attribute: str) -> list[str]:
-    """The types that classes of the program state for an attribute of this name."""
+def field_types(module: Module, attribute: str, owner: str = "") -> list[str]:
+    """The types that classes of the program, or the one of this name, state for an attribute."""
     return [
         other.name(node.annotation)
         for other in module.program.modules
@@ -208,7 +217,8 @@ def field_types(module: Module, attribute: str) -> list[str]:
         if isinstance(node, ast.AnnAssign)
         and isinstance(node.target, ast.Name)
         and node.target.id == attribute
-        and isinstance(other.parents[node], ast.ClassDef)
+        and isinstance(defined := other.parents[node], ast.ClassDef)
+        and owner in ("", defined.name)
     ]
 
 

@@ -52,6 +52,12 @@ def examples() -> Iterator[Example]:
                 yield Example(name, part is wrong, language, text)
 
 
+def rows() -> dict[str, str]:
+    """The catalogue: id -> guard."""
+    row = re.compile(r"^\| ([A-Z]\d+) \| .+ \| ([CTSR -]+) \| .+ \|$", re.MULTILINE)
+    return dict(row.findall(CATALOGUE.read_text()))
+
+
 def label(example: Example) -> str:
     return f"{example.id} {'wrong' if example.wrong else 'right'}"
 
@@ -94,9 +100,4 @@ def test_every_way_to_say_it_is_in_an_example(tmp_path: Path) -> None:
 
 def test_rules_are_those_of_the_catalogue() -> None:
     """Each row that generated code cannot contain (C) has a rule."""
-    rows = dict(
-        re.findall(
-            r"^\| ([A-Z]\d+) \| .+ \| ([CTSR -]+) \| .+ \|$", CATALOGUE.read_text(), re.MULTILINE
-        )
-    )
-    assert {name for name, guard in rows.items() if "C" in guard} <= set(IDS) <= set(rows)
+    assert {name for name, guard in rows().items() if "C" in guard} <= set(IDS) <= set(rows())

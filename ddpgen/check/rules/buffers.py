@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.check.guards import conditions
 from ddpgen.check.registry import rule
 from ddpgen.check.rules.group import inits
 from ddpgen.check.source import Module, constant, keyword, matches
@@ -36,6 +37,10 @@ def converted_after_wrap(module: Module) -> Iterator[ast.AST]:
     "convert only where the device is a GPU",
 )
 def sync_on_cpu(module: Module) -> Iterator[ast.AST]:
+    if "is_available" in module.program.names and re.search(r"[\"']cpu[\"']", module.program.text):
+        for call in module.called(_CONVERT):
+            if not list(conditions(module, call)):
+                yield call
     if re.search(r"cuda|nccl|xpu|npu", module.program.text):
         return
     backends = [keyword(c, "backend", 0) for m in module.program.modules for c in inits(m)]

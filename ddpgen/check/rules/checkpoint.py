@@ -9,7 +9,9 @@ from ddpgen.check.registry import rule
 from ddpgen.check.source import Module, constant, keyword, matches, receiver, source, strings
 from ddpgen.check.values import DDP, follows, is_ddp, mentions
 
-_RENAMES = re.compile(r"os\.(replace|rename)|\.(replace|rename)\(\w|shutil\.move|atomic")
+_TEMPORARY = r"tmp|temp|partial|buffer|stream|\bfile\b|open\("
+_ROTATES = r"_?(rotate|prune|clean_?up|delete|remove)\w*"
+_RENAMES = re.compile(r"os\.(replace|rename)|\.(replace|rename)\(\w+\)|shutil\.move|atomic")
 
 
 def saves(module: Module) -> Iterator[tuple[ast.Call, ast.expr | None]]:
@@ -95,17 +97,22 @@ def _compiled(module: Module, node: ast.expr) -> bool | ast.expr | None:
 
 @rule(
     "K5",
-    "the only checkpoint is overwritten in place: a crash while saving leaves none",
+    "a crash while this is written leaves half a file, over the last one or as the newest",
     "write to a temporary name, flush, and os.replace it",
 )
-def overwritten(module: Module) -> Iterator[ast.AST]:
-    if _RENAMES.search(module.program.text) or "torch.load" not in module.program.text:
+def not_atomic(module: Module) -> Iterator[ast.AST]:
+    if "torch.load" not in module.program.text:
         return
     for call in module.called("torch.save"):
         path = keyword(call, "f", 1)
-        if path is not None and follows(module, path, _fixed_name):
-            if module.loop(call) or module.function(call):
-                yield call
+        if path is None or mentions(module, path, _TEMPORARY, 1):
+            continue
+        if _RENAMES.search(source(module.scope(call))):
+            continue
+        fixed = follows(module, path, _fixed_name) and not _RENAMES.search(module.text)
+        chosen = re.search(r"\.glob\(|listdir\(|scandir\(|iterdir\(", module.text)
+        if (fixed or chosen) and (module.loop(call) or module.function(call)):
+            yield call
 
 
 def _fixed_name(_: Module, node: ast.expr) -> bool | None:
@@ -141,6 +148,24 @@ def deleted_first(module: Module) -> Iterator[ast.AST]:
                     target is not None and matches(target, r"last|old|prev|ckpt|checkpoint")
                 ):
                     yield call
+
+
+@rule(
+    "K6",
+    "old checkpoints are cleared away before the new one is written",
+    "clear away after the new file is complete",
+)
+def rotated_first(module: Module) -> Iterator[ast.AST]:
+    for call, name in module.calls:
+        last = name.rpartition(".")[2]
+        if not re.fullmatch(_ROTATES, last) or not isinstance(module.parents[call], ast.Expr):
+            continue
+        block = module.parents[module.statement(call)]
+        for save, other in module.calls:
+            inside = module.parents[module.statement(save)] is block and save.lineno > call.lineno
+            if inside and re.search(r"(write|save)\w*(checkpoint|ckpt)", other):
+                yield call
+                break
 
 
 def loads(module: Module) -> Iterator[ast.Call]:

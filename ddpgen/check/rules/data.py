@@ -9,13 +9,15 @@ from ddpgen.check.registry import rule
 from ddpgen.check.source import Function, Module, constant, keyword, matches, source, unpacks
 from ddpgen.check.values import binding, follows, mentions
 
+_PARTS = r"rank|shard|replica|split_by|node|partition|process"
+_EVEN = r"//|%|drop_last|pad"
 _SAMPLER = "DistributedSampler"
 _LOADER = "torch.utils.data.DataLoader"
 _SHARDS = r"\.shard\(|split_dataset_by_node|split_by_node|DistributedSampler|distributed_sampler"
-_EVALUATION = r"val|test|eval|dev"
+_EVALUATION = r"(?<![a-z])(val|valid|validation|test|eval|evaluation|dev)(?![a-z])"
 _AUGMENTS = (
     r"Random(Resized|Horizontal|Vertical|Crop|Rotation|Affine|Erasing|Augment|Apply|Choice)\w*\(|"
-    r"AutoAugment|ColorJitter|TrivialAugment|albumentations"
+    r"AutoAugment|ColorJitter|TrivialAugment|albumentations|Dropout\("
 )
 
 
@@ -81,9 +83,9 @@ def no_set_epoch(module: Module) -> Iterator[ast.AST]:
         return
     for call in module.called(_SAMPLER):
         shuffle = keyword(call, "shuffle", 3)
-        if constant(shuffle) is False or matches(module.statement(call), rf"\b\w*({_EVALUATION})"):
+        if constant(shuffle) is False or matches(module.statement(call), _EVALUATION):
             continue
-        if re.search(r"for \w*epoch\w* in|while .*epoch", module.program.text):
+        if re.search(r"for \w*epoch\w* in|while .*epoch|\.backward\(", module.program.text):
             yield call
 
 
@@ -158,11 +160,21 @@ def stream_not_split(module: Module) -> Iterator[ast.AST]:
         if isinstance(node, ast.ClassDef) and any(
             source(base).partition("[")[0].endswith("IterableDataset") for base in node.bases
         ):
-            text = "\n".join(source(part) for part in node.body)
-            if not re.search(
-                r"rank|world|shard|replica|split_by|node|partition|process", text, re.IGNORECASE
-            ) or (not re.search(r"worker", text) and _workers(module, node.name)):
+            text = "\n".join(map(source, node.body))
+            parts = re.search(_PARTS, _at_work(node), re.IGNORECASE)
+            if not parts or ("worker" not in text and _workers(module, node.name)):
                 yield node
+
+
+def _at_work(node: ast.ClassDef) -> str:
+    """What a stream does, rather than what it was given: its __init__ counts where it computes."""
+    texts = []
+    for part in node.body:
+        if isinstance(part, ast.FunctionDef) and part.name == "__init__":
+            texts += [source(n) for n in ast.walk(part) if isinstance(n, ast.BinOp | ast.Subscript)]
+        elif isinstance(part, ast.FunctionDef):
+            texts.append(source(part))
+    return "\n".join(texts)
 
 
 def _workers(module: Module, name: str) -> bool:
@@ -186,7 +198,7 @@ def _workers(module: Module, name: str) -> bool:
 def seed_without_rank(module: Module) -> Iterator[ast.AST]:
     program = module.program
     if not re.search(_AUGMENTS, program.text) or re.search(
-        r"worker_init_fn|seed_offset", program.text
+        r"seed_worker|worker_seed|def worker_init|seed_offset", program.text
     ):
         return
     seeds = [
@@ -198,7 +210,7 @@ def seed_without_rank(module: Module) -> Iterator[ast.AST]:
         if call.args
         and not (isinstance(call.func, ast.Attribute) and "generator" in source(call.func))
     ]
-    if any(mentions(m, call.args[0], r"rank|seed_offset|worker|digest|hash") for m, call in seeds):
+    if any(mentions(m, call.args[0], r"rank|seed_offset|worker") for m, call in seeds):
         return
     torch_seeds = [c for m, c in seeds if m is module and m.name(c.func).startswith("torch")]
     yield from (c for c in torch_seeds if _trains(module, c))
@@ -248,12 +260,11 @@ def uneven_parts(module: Module) -> Iterator[ast.AST]:
         if matches(node.lower, r"rank") and matches(
             node.step, r"world|num_replicas|n_ranks|num_ranks"
         ):
-            around = source(module.function(node) or module.statement(node))
-            training = re.search(
-                r"train|Subset",
-                source(module.statement(node)) + getattr(module.function(node), "name", ""),
-            )
-            if training and not re.search(r"//|%|drop_last|pad", around):
+            statement = module.statement(node)
+            place = source(statement) + getattr(module.function(node), "name", "")
+            cut = module.parents[node]
+            whole = isinstance(cut, ast.Subscript) and mentions(module, cut.value, _EVEN)
+            if re.search(r"train|Subset", place) and not whole:
                 yield node.lower
 
 
@@ -263,14 +274,12 @@ def uneven_parts(module: Module) -> Iterator[ast.AST]:
     "leave the repeated ones out of the sums, or shard without padding and reduce sums and counts",
 )
 def padding_counted(module: Module) -> Iterator[ast.AST]:
-    text = module.program.text
-    if re.search(
-        r"total_size|num_samples|IGNORE|gather_for_metrics|Subset\(|\.padding|duplicat|unique\(|//\s*world",
-        text,
-    ):
+    if re.search(r"gather_for_metrics|Subset\(|duplicat|unique\(|// *world", module.program.text):
         return
     for call in module.called(_SAMPLER):
         dataset = keyword(call, "dataset", 0)
-        if dataset is not None and constant(keyword(call, "drop_last", 5)) is not True:
-            if matches(dataset, rf"(^|[_.])({_EVALUATION})(id|ing|uation)?([_.]|set|data|$)"):
+        corrected = matches(module.scope(call), r"total_size|num_samples|IGNORE|padding")
+        dropped = constant(keyword(call, "drop_last", 5)) is True
+        if dataset is not None and not dropped and not corrected:
+            if matches(dataset, _EVALUATION):
                 yield call

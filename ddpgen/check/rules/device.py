@@ -9,6 +9,7 @@ from ddpgen.check.registry import rule
 from ddpgen.check.source import Module, constant, keyword, matches, receiver, source
 from ddpgen.check.values import DDP, binding, follows, is_ddp
 
+_CHOOSES = r"set_device|environ\[.CUDA_VISIBLE_DEVICES.\] =|cuda\.device\("
 _MOVES = ("to", "cuda", "cpu", "xpu", "npu")
 _OBJECTS = tuple(
     f"torch.distributed.{name}"
@@ -50,11 +51,13 @@ def wrapped_on_cpu(module: Module) -> Iterator[ast.AST]:
             yield call
 
 
-def _on_cpu(module: Module, node: ast.expr) -> bool | None:
+def _on_cpu(module: Module, node: ast.expr) -> bool | ast.expr | None:
     """Whether a model was just made, and nothing moves it."""
     if isinstance(node, ast.Name):
         return False if _moved(module, node) else None
     if isinstance(node, ast.Call):
+        if matches(node.func, r"convert_sync_batchnorm$") and node.args:
+            return node.args[0]
         if _is_constructor(module, node):
             return True
         return None if module.program.callees(module, node) else False
@@ -248,7 +251,8 @@ def fixed_device(module: Module) -> Iterator[ast.AST]:
 )
 def no_device_chosen(module: Module) -> Iterator[ast.AST]:
     if re.search(
-        r"set_device|CUDA_VISIBLE_DEVICES|device_id\b|LOCAL_RANK|local_rank", module.program.text
+        r"set_device|environ\[.CUDA_VISIBLE_DEVICES.\] =|device_id\b|LOCAL_RANK|local_rank",
+        module.program.text,
     ):
         return
     if not any(list(m.called(DDP)) for m in module.program.modules):
@@ -267,7 +271,7 @@ def no_device_chosen(module: Module) -> Iterator[ast.AST]:
 )
 def current_device_unset(module: Module) -> Iterator[ast.AST]:
     text = module.program.text
-    if re.search(r"set_device|CUDA_VISIBLE_DEVICES|cuda\.device\(", text) or "nccl" not in text:
+    if re.search(_CHOOSES, text) or "nccl" not in text:
         return
     numbered = [n for m in module.program.modules for n in _device_numbers(m)]
     if any(not isinstance(number, ast.Constant | ast.Call) for number in numbered):

@@ -22,7 +22,8 @@ from ddpgen.check.values import DDP
 
 INIT = "torch.distributed.init_process_group"
 _PREPARES = (
-    r"download|preprocess|tokenize|extract|prepare_data|build_(vocab|dataset|index)|untar|unzip"
+    r"^prepare(_data)?$|download|preprocess|tokenize|extract|prepare_data|"
+    r"build_(vocab|dataset|index)|untar|unzip"
 )
 
 

@@ -4,8 +4,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.check.guards import guarded, uses
+from ddpgen.check.guards import conditional, guarded, uses
 from ddpgen.check.registry import rule
+from ddpgen.check.rules.ranks import collectives
+from ddpgen.check.rules.step import goes_backward
 from ddpgen.check.source import Module, constant, keyword, matches, receiver
 from ddpgen.check.values import mentions
 
@@ -29,21 +31,29 @@ def every_rank_prints(module: Module) -> Iterator[ast.AST]:
     if re.search(r"builtins?__?\.print|\bdef print\(", module.program.text):
         return
     for call in module.called("print"):
-        loop = module.loop(call)
-        if loop is None or matches(call, "rank") or guarded(module, call):
-            continue
-        if list(module.methods("backward", below=loop)) or _trains(module, loop):
+        if not matches(call, "rank") and _in_training(module, call):
             yield call
 
 
-def _trains(module: Module, loop: ast.AST) -> bool:
-    """Whether a loop calls a local function that goes backward."""
-    for node in module.below(loop):
-        if isinstance(node, ast.Call):
-            for other, function in module.program.callees(module, node):
-                if list(other.methods("backward", below=function)):
-                    return True
-    return False
+def _in_training(module: Module, node: ast.AST, depth: int = 3) -> bool:
+    """Whether a loop that trains comes here on every rank, by calls that no condition guards."""
+    if conditional(module, node):
+        return False
+    loop, function = module.loop(node), module.function(node)
+    if loop and any(
+        isinstance(n, ast.Call) and goes_backward(module, n) for n in module.below(loop)
+    ):
+        return True
+    if depth == 0 or function is None or re.search(r"rank|master|primary|_main", function.name):
+        return False
+    if any(matches(d, r"rank|main|master") for d in function.decorator_list):
+        return False
+    return any(
+        isinstance(parent := other.parents[use], ast.Call)
+        and parent.func is use
+        and _in_training(other, use, depth - 1)
+        for other, use in uses(module, function)
+    )
 
 
 @rule(
@@ -84,6 +94,30 @@ def metrics_of_one_rank(module: Module) -> Iterator[ast.AST]:
         dataset = keyword(call, "dataset", 0)
         if matches(dataset, r"(^|[_.])(val|test|eval|dev)(id|ing|uation)?([_.]|set|data|$)"):
             yield call
+
+
+@rule(
+    "O2",
+    "each rank evaluates its share here, and nothing adds the shares up",
+    "reduce sums and counts over all ranks, then divide",
+)
+def share_returned(module: Module) -> Iterator[ast.AST]:
+    loaders = [c for m in module.program.modules for c in m.called("DataLoader")]
+    shared = [keyword(c, "sampler", 3) or keyword(c, "batch_sampler", 4) for c in loaders]
+    if not loaders or None in shared or "torchmetrics" in module.program.text:
+        return
+    for function in (f for named in module.functions.values() for f in named):
+        joined = any(re.search("reduce|gather", n) for n in collectives(module, function, 3))
+        if re.match(r"(run_)?(eval|valid)", function.name) and not joined:
+            loops = [n for n in module.below(function) if isinstance(n, ast.For)]
+            for node in module.below(function):
+                after = isinstance(node, ast.Return) and loops and node.lineno > loops[0].lineno
+                if after and isinstance(node, ast.Return) and _divides(module, node):
+                    yield node
+
+
+def _divides(module: Module, node: ast.Return) -> bool:
+    return node.value is not None and mentions(module, node.value, r" / ", 1)
 
 
 @rule(
@@ -134,7 +168,7 @@ def _step_function(module: Module, node: ast.AST) -> ast.AST | None:
     "choose the name on rank 0 and broadcast it, or take it from the launcher",
 )
 def folder_by_clock(module: Module) -> Iterator[ast.AST]:
-    if re.search(r"broadcast_object_list|broadcast_str|broadcast_scalar", module.program.text):
+    if "broadcast" in module.text:
         return
     for node in module.nodes:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:

@@ -42,7 +42,7 @@ def is_collective(module: Module, call: ast.Call) -> bool:
     return last in COLLECTIVES and head.startswith("torch.distributed") and whole_world
 
 
-def _collectives(module: Module, function: Function, depth: int = 2) -> list[str]:
+def collectives(module: Module, function: Function, depth: int = 2) -> list[str]:
     """The collectives that a call of this function makes on every rank that calls it."""
     found = []
     for call in module.below(function):
@@ -53,7 +53,7 @@ def _collectives(module: Module, function: Function, depth: int = 2) -> list[str
             elif depth:
                 for other, inner in module.program.callees(module, call):
                     if inner is not function:
-                        found += _collectives(other, inner, depth - 1)
+                        found += collectives(other, inner, depth - 1)
     return found
 
 
@@ -83,7 +83,7 @@ def collective_on_one_rank(module: Module) -> Iterator[ast.AST]:
         names = [last] if is_collective(module, call) else []
         if not names and not _EVALUATES.search(last):
             for other, function in module.program.callees(module, call):
-                names += _collectives(other, function)
+                names += collectives(other, function)
         if names and not _others_take_part(module, call, names):
             yield call
 
@@ -124,7 +124,7 @@ def evaluation_on_one_rank(module: Module) -> Iterator[ast.AST]:
         if zero_guard(module, call) is None or not _EVALUATES.search(last):
             continue
         functions = module.program.callees(module, call)
-        if any(_collectives(other, function) for other, function in functions):
+        if any(collectives(other, function) for other, function in functions):
             yield call
 
 

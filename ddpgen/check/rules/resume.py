@@ -79,17 +79,17 @@ def no_scaler(module: Module) -> Iterator[ast.AST]:
     "gather the state of each rank, or derive seeds from (step, rank)",
 )
 def shared_random_state(module: Module) -> Iterator[ast.AST]:
-    text = module.program.text
-    if "get_rng_state" not in text or re.search(r"gather|scatter", text):
+    modules = [m for m in module.program.modules if "get_rng_state" in m.text]
+    if not modules or any(
+        "gather" in name or "scatter" in name for m in modules for _, name in m.calls
+    ):
         return
     saves = [(m, c) for m in module.program.modules for c in m.called("torch.save")]
     if any(mentions(m, a, "rank") for m, c in saves for a in c.args[1:2]):
         return
     for call, name in module.calls:
         if (
-            name.endswith("set_rng_state")
-            and call.args
-            and not mentions(module, call.args[0], "rank")
+            name.endswith("set_rng_state") and call.args and not matches(call.args[0], "rank")
         ) and not guarded(module, call):
             yield call
 

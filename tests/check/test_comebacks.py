@@ -1,0 +1,342 @@
+"""Each pitfall that generated code cannot contain is reported when an edit brings it in.
+
+The edits are as people make them: a moved line, a forgotten argument, a snippet from elsewhere.
+Together with the tests that nothing is found in generated projects they prove column C.
+"""
+
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from check.test_pages import rows
+from ddpgen.check import driver
+from ddpgen.questions import Answers
+from ddpgen.render import render
+
+FULL: Answers = {
+    "project_name": "full",
+    "model": "resnet",
+    "batch_norm": "sync",
+    "amp": "fp16",
+    "accumulation": True,
+    "accumulation_steps": 4,
+    "activation_checkpointing": True,
+    "checkpoint": True,
+    "optimizer_sharding": "zero1",
+    "dynamic_graph": False,
+    "tracker": "wandb",
+    "clusters": ["local", "slurm"],
+    "nodes": 2,
+    "gpus_per_node": 4,
+    "micro_batch_size": 32,
+    "network": "ethernet",
+    "container": "none",
+}
+PLAIN: Answers = {
+    **FULL,
+    "batch_norm": "local",
+    "accumulation": False,
+    "optimizer_sharding": "off",
+    "activation_checkpointing": False,
+}
+GPT: Answers = {**{k: v for k, v in FULL.items() if k != "batch_norm"}, "model": "gpt"}
+
+BACKWARD = "    now.scaler.scale(loss * weight).backward()\n"
+SESSION = """\
+    yield _setup(cfg)
+    _ended.append(dist.group.WORLD)
+    dist.destroy_process_group()
+"""
+LOCK = """\
+    with filelock.FileLock(folder / ".lock"):
+        data.prepare(cfg)
+"""
+WRAPPED = "    network = distributed.wrap(model.build(cfg.model, shape), ranks, cfg)\n"
+SEED = '    loading.seed_all("step", cfg.run.seed, now.step, ranks.rank)\n'
+
+
+class Edit(NamedTuple):
+    id: str
+    file: str
+    old: str
+    new: str
+    answers: Answers = FULL
+
+
+EDITS = [
+    Edit("D1", "distributed.py", "    model = model.to(ranks.device)\n", ""),
+    Edit("D1", "train.py", WRAPPED, WRAPPED + "    network = network.to(ranks.device)\n"),
+    Edit(
+        "D2",
+        "distributed.py",
+        "    model = model.to(ranks.device)\n",
+        "    model.stem.to(ranks.device)\n",
+    ),
+    Edit("D3", "steps.py", "batch.targets.to(device, non_blocking=True)", "batch.targets"),
+    Edit(
+        "D4",
+        "distributed.py",
+        '    return torch.device("cuda", local_rank)\n',
+        '    return torch.device("cuda", int(os.environ["RANK"]))\n',
+    ),
+    Edit(
+        "D4",
+        "distributed.py",
+        '    return torch.device("cuda", local_rank)\n',
+        '    return torch.device("cuda:0")\n',
+    ),
+    Edit(
+        "D5",
+        "distributed.py",
+        '    if device.type == "cuda":\n        torch.cuda.set_device(device)',
+        "    if False:\n        pass",
+    ),
+    Edit(
+        "D6", "launch/slurm_direct.sbatch", "#SBATCH --gpus-per-node=4", "#SBATCH --gpus-per-task=1"
+    ),
+    Edit(
+        "D7",
+        "distributed.py",
+        "    return DistributedDataParallel(",
+        "    return nn.DataParallel(",
+    ),
+    Edit(
+        "D8",
+        "distributed.py",
+        SESSION,
+        "    try:\n        yield _setup(cfg)\n    finally:\n        dist.barrier()\n"
+        "        dist.destroy_process_group()\n",
+    ),
+    Edit("D8", "distributed.py", "    dist.destroy_process_group()\n", ""),
+    Edit("D9", "distributed.py", "        timeout=timedelta(seconds=cfg.timeout_seconds),\n", ""),
+    Edit("D9", "launch/nccl.env", "NCCL_DEBUG=WARN", "NCCL_DEBUG=WARN\nNCCL_TIMEOUT=1800"),
+    Edit("D11", "launch/local.sh", "torchrun --standalone", "torchrun --master-port=29500"),
+    Edit("D11", "launch/slurm.sbatch", "PORT=$((20000 + SLURM_JOB_ID % 10000))", "PORT=29500"),
+    Edit(
+        "D12",
+        "distributed.py",
+        "    for name, value in WORLD_OF_ONE.items():\n"
+        "        os.environ.setdefault(name, value)\n",
+        "",
+    ),
+    Edit(
+        "D13",
+        "loading.py",
+        LOCK,
+        "    if not dist.is_initialized() or dist.get_rank() == 0:\n        data.prepare(cfg)\n",
+    ),
+    Edit(
+        "D14",
+        "train.py",
+        "    set_numerics(cfg.run)\n",
+        "    set_numerics(cfg.run)\n    if ranks.is_main:\n        loading.prepare(cfg.data)\n"
+        "    torch.distributed.barrier()\n",
+    ),
+    Edit("S1", "loading.py", "        sampler=shard,\n", "        shuffle=True,\n"),
+    Edit("S2", "loading.py", "        self.order.set_epoch(epoch)\n", ""),
+    Edit("S2", "loading.py", "self.order.set_epoch(epoch)", "self.order.set_epoch(0)"),
+    Edit("S3", "loading.py", "seed=draws.seed", "seed=draws.seed + ranks.rank"),
+    Edit("S4", "loading.py", "sampler=shard,\n", "sampler=shard,\n        shuffle=True,\n"),
+    Edit(
+        "S5",
+        "data.py",
+        "(micro_batch * self.world_size + self.rank) * self.micro_batch",
+        "micro_batch * self.micro_batch",
+        GPT,
+    ),
+    Edit("S6", "steps.py", SEED, SEED.replace(", ranks.rank", ""), GPT),
+    Edit(
+        "S7",
+        "loading.py",
+        "Draws(splits.train, ",
+        "Draws(splits.train[ranks.rank :: ranks.world_size], ",
+    ),
+    Edit(
+        "S8",
+        "loading.py",
+        "    val_shard = Shard(val_draws, ranks, batches.micro_batch, shuffle=False)\n",
+        "    val_shard = DistributedSampler(splits.val, shuffle=False)\n",
+    ),
+    Edit("G1", "steps.py", "forward(now.model, ", "forward(now.model.module, "),
+    Edit("G2", "steps.py", BACKWARD, "    loss.backward()\n"),
+    Edit("G3", "steps.py", "with now.model.no_sync():", "with contextlib.nullcontext():"),
+    Edit(
+        "G4",
+        "steps.py",
+        "    now.scaler.unscale_(",
+        "    now.optimizer.zero_grad()\n    now.scaler.unscale_(",
+    ),
+    Edit(
+        "G5",
+        "loading.py",
+        "    while group := list(islice(batches, size)):\n",
+        "    while group := list(islice(batches, size)):\n        if len(group) < size:\n"
+        "            break\n",
+    ),
+    Edit("G6", "model.py", ', reduction="sum"', ""),
+    Edit("G7", "steps.py", "    now.scaler.unscale_(now.optimizer)", "    pass"),
+    Edit("G8", "steps.py", BACKWARD, BACKWARD + "    now.scheduler.step()\n"),
+    Edit("G9", "steps.py", "torch.float16", "torch.bfloat16"),
+    Edit("G9", "state.py", '            "scaler": self.scaler.state_dict(),\n', ""),
+    Edit("G10", "steps.py", BACKWARD, "    if loss.isnan():\n        return\n" + BACKWARD),
+    Edit(
+        "G11",
+        "distributed.py",
+        "        bucket_cap_mb=",
+        "        find_unused_parameters=True,\n        bucket_cap_mb=",
+    ),
+    Edit("G12", "model.py", "use_reentrant=False", "use_reentrant=True"),
+    Edit("G13", "train.py", "batches.global_batch)", "batches.micro_batch)"),
+    Edit(
+        "G14",
+        "train.py",
+        WRAPPED,
+        WRAPPED + "    network.module.head.weight = network.module.embedding.weight\n",
+        GPT,
+    ),
+    Edit(
+        "B1",
+        "train.py",
+        WRAPPED,
+        WRAPPED + "    network = torch.nn.SyncBatchNorm.convert_sync_batchnorm(network)\n",
+    ),
+    Edit(
+        "B2",
+        "distributed.py",
+        '    if ranks.device.type == "cuda":\n'
+        "        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)\n    elif ranks.is_main:\n",
+        "    model = nn.SyncBatchNorm.convert_sync_batchnorm(model)\n    if ranks.is_main:\n",
+    ),
+    Edit(
+        "B3",
+        "distributed.py",
+        "        bucket_cap_mb=",
+        "        broadcast_buffers=False,\n        bucket_cap_mb=",
+        PLAIN,
+    ),
+    Edit("K1", "checkpoint.py", "    distributed.on_main(ranks, write)\n", "    write()\n"),
+    Edit("K2", "state.py", "self.model.module.state_dict()", "self.model.state_dict()"),
+    Edit("K3", "state.py", '            "optimizer": self.optimizer.state_dict(),\n', "", PLAIN),
+    Edit(
+        "K4",
+        "state.py",
+        '        self.valid = snapshot["valid"]\n',
+        '        torch.set_rng_state(snapshot["random"])\n',
+        PLAIN,
+    ),
+    Edit(
+        "K5",
+        "checkpoint.py",
+        "_write(path, lambda file: torch.save(snapshot, file))",
+        "torch.save(snapshot, path)",
+    ),
+    Edit(
+        "K6",
+        "checkpoint.py",
+        "        _write_checkpoint(",
+        "        _rotate(folder / CHECKPOINTS, keep, now.best_step)\n        _write_checkpoint(",
+    ),
+    Edit("K7", "checkpoint.py", ', map_location="cpu"', ""),
+    Edit("K7", "checkpoint.py", "weights_only=True", "weights_only=False"),
+    Edit(
+        "K8",
+        "distributed.py",
+        "    dist.broadcast_object_list(",
+        "    if ranks.is_main:\n        dist.broadcast_object_list(",
+    ),
+    Edit(
+        "K9",
+        "checkpoint.py",
+        "        self.received = True\n",
+        "        torch.save({}, folder)\n        self.received = True\n",
+    ),
+    Edit(
+        "K10",
+        "state.py",
+        '            "step": self.step,\n',
+        '            "step": self.step,\n            "epoch": epoch,\n',
+    ),
+    Edit("K11", "state.py", "consolidate_state_dict", "synchronize"),
+    Edit(
+        "O1",
+        "report.py",
+        "        if self.ranks.is_main:\n            clear",
+        "        if True:\n            clear",
+    ),
+    Edit("O2", "steps.py", "distributed.sum_over_ranks(torch.stack(", "(torch.stack("),
+    Edit(
+        "O3",
+        "train.py",
+        "            if ends_epoch:\n                validate(",
+        "            if ends_epoch and job.ranks.is_main:\n                validate(",
+    ),
+    Edit("O4", "steps.py", "now.loss += loss.detach()", "now.loss += loss.item()"),
+    Edit(
+        "O5",
+        "report.py",
+        "    return Path(distributed.on_main(",
+        '    folder = Path(cfg.folder) / time.strftime("%H%M%S")\n'
+        "    return folder or Path(distributed.on_main(",
+    ),
+    Edit("L1", "launch/slurm.sbatch", "#SBATCH --nodes", "# SBATCH --nodes"),
+    Edit(
+        "L2",
+        "launch/slurm_direct.sbatch",
+        "    bash launch/slurm_rank.sh",
+        '    srun torchrun --node-rank="$SLURM_NODEID" train.py',
+    ),
+    Edit("L3", "launch/slurm.sbatch", """trap 'kill -USR1 "$srun_pid"' USR1\n""", ""),
+    Edit("L4", "launch/slurm.sbatch", " --kill-on-bad-exit=1 --wait=60", ""),
+    Edit("L5", "launch/nccl.env", "NCCL_DEBUG=WARN", "NCCL_DEBUG_LEVEL=WARN"),
+    Edit("L6", "launch/nccl.env", "NCCL_DEBUG=WARN", "NCCL_DEBUG=INFO"),
+    Edit("L7", "launch/env.sh", "network_env() {\n", 'network_env() {\n    eval "$SETTINGS"\n'),
+]
+
+
+# Mistakes that take edits in two places.
+SHARED = """\
+    for buffer in model.module.buffers():
+        dist.broadcast(buffer, src=0)
+"""
+STEP = '            "step": self.step,\n'
+MORE = {
+    "B3": [("distributed.py", SHARED, "")],
+    "K4": [("state.py", STEP, STEP + '            "random": torch.get_rng_state(),\n')],
+    "K10": [
+        (
+            "state.py",
+            '        self.step = snapshot["step"]\n',
+            '        self.first = snapshot["epoch"]\n',
+        )
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def projects(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    """One of each kind, by the identity of its answers."""
+    folders = {}
+    for answers in (FULL, PLAIN, GPT):
+        folders[id(answers)] = tmp_path_factory.mktemp("project")
+        render(answers, folders[id(answers)])
+    return folders
+
+
+def identifier(edit: Edit) -> str:
+    return f"{edit.id}-{edit.file}"
+
+
+@pytest.mark.parametrize("edit", EDITS, ids=identifier)
+def test_what_comes_back_is_reported(edit: Edit, projects: dict[int, Path], tmp_path: Path) -> None:
+    shutil.copytree(projects[id(edit.answers)], tmp_path, dirs_exist_ok=True)
+    for name, old, new in ((edit.file, edit.old, edit.new), *MORE.get(edit.id, ())):
+        text = (tmp_path / name).read_text()
+        assert old in text
+        (tmp_path / name).write_text(text.replace(old, new))
+    assert edit.id in {finding.id for finding in driver.check([tmp_path]).findings}
+
+
+def test_all_rows_with_guard_c_come_back() -> None:
+    assert {name for name, guard in rows().items() if "C" in guard} == {edit.id for edit in EDITS}
