@@ -2,33 +2,44 @@
 
 from ddpgen.check.registry import RULES
 from ddpgen.check.rules import (
+    accumulation,
     buffers,
     checkpoint,
     data,
     device,
+    files,
     gradients,
     group,
     launch,
     output,
+    placement,
+    precision,
+    prepare,
     ranks,
     resume,
     slurm,
     step,
+    streams,
 )
 
-THEMES = (
-    device,
-    group,
-    data,
-    gradients,
-    step,
-    buffers,
-    checkpoint,
-    resume,
-    ranks,
-    output,
-    launch,
-    slurm,
-)
-
-__all__ = ["RULES", "THEMES"]
+__all__ = [
+    "RULES",
+    "accumulation",
+    "buffers",
+    "checkpoint",
+    "data",
+    "device",
+    "files",
+    "gradients",
+    "group",
+    "launch",
+    "output",
+    "placement",
+    "precision",
+    "prepare",
+    "ranks",
+    "resume",
+    "slurm",
+    "step",
+    "streams",
+]

@@ -1,4 +1,4 @@
-"""K1, K2, K5, K6, K7, K11: files of checkpoints."""
+"""K1, K2, K7, K11: what is saved and loaded, and by whom."""
 
 import ast
 import re
@@ -6,12 +6,8 @@ from collections.abc import Iterator
 
 from ddpgen.check.guards import WITHOUT_DDP, guarded, local_zero_guard
 from ddpgen.check.registry import rule
-from ddpgen.check.source import Module, constant, keyword, matches, receiver, source, strings
+from ddpgen.check.source import Module, constant, keyword, receiver, source
 from ddpgen.check.values import DDP, follows, is_ddp, mentions
-
-_TEMPORARY = r"tmp|temp|partial|buffer|stream|\bfile\b|open\("
-_ROTATES = r"_?(rotate|prune|clean_?up|delete|remove)\w*"
-_RENAMES = re.compile(r"os\.(replace|rename)|\.(replace|rename)\(\w+\)|shutil\.move|atomic")
 
 
 def saves(module: Module) -> Iterator[tuple[ast.Call, ast.expr | None]]:
@@ -93,79 +89,6 @@ def _compiled(module: Module, node: ast.expr) -> bool | ast.expr | None:
     if isinstance(node, ast.Attribute) and node.attr == "module":
         return node.value
     return None if isinstance(node, ast.Name | ast.Attribute) else False
-
-
-@rule(
-    "K5",
-    "a crash while this is written leaves half a file, over the last one or as the newest",
-    "write to a temporary name, flush, and os.replace it",
-)
-def not_atomic(module: Module) -> Iterator[ast.AST]:
-    if "torch.load" not in module.program.text:
-        return
-    for call in module.called("torch.save"):
-        path = keyword(call, "f", 1)
-        if path is None or mentions(module, path, _TEMPORARY, 1):
-            continue
-        if _RENAMES.search(source(module.scope(call))):
-            continue
-        fixed = follows(module, path, _fixed_name) and not _RENAMES.search(module.text)
-        chosen = re.search(r"\.glob\(|listdir\(|scandir\(|iterdir\(", module.text)
-        if (fixed or chosen) and (module.loop(call) or module.function(call)):
-            yield call
-
-
-def _fixed_name(_: Module, node: ast.expr) -> bool | None:
-    """A file name that is the same for every save; names of final weights do not count."""
-    if isinstance(node, ast.Name | ast.Attribute):
-        return None
-    varies = any(isinstance(n, ast.FormattedValue | ast.Mod) for n in ast.walk(node))
-    varies = varies or matches(node, r"format\(|epoch|step|iter|time")
-    last = list(strings(node))[-1:]
-    named = any(re.search(r"\.(pt|pth|ckpt|tar|bin|pth\.tar)$", text) for text in last)
-    return named and not varies and not matches(node, r"best|final|export")
-
-
-@rule(
-    "K6",
-    "the old checkpoint is deleted before the new one is written: a failed write leaves none",
-    "delete after the new file is complete",
-)
-def deleted_first(module: Module) -> Iterator[ast.AST]:
-    for save in module.called("torch.save"):
-        path = keyword(save, "f", 1)
-        block = module.parents[module.statement(save)]
-        if path is None or not hasattr(block, "body"):
-            continue
-        for call, name in module.calls:
-            deletes = (
-                name in ("os.remove", "os.unlink") or getattr(call.func, "attr", "") == "unlink"
-            )
-            if deletes and call in module.below(block) and call.lineno < save.lineno:
-                target = call.args[0] if call.args and name else getattr(call.func, "value", None)
-                same = target is not None and source(target) == source(path)
-                if same or (
-                    target is not None and matches(target, r"last|old|prev|ckpt|checkpoint")
-                ):
-                    yield call
-
-
-@rule(
-    "K6",
-    "old checkpoints are cleared away before the new one is written",
-    "clear away after the new file is complete",
-)
-def rotated_first(module: Module) -> Iterator[ast.AST]:
-    for call, name in module.calls:
-        last = name.rpartition(".")[2]
-        if not re.fullmatch(_ROTATES, last) or not isinstance(module.parents[call], ast.Expr):
-            continue
-        block = module.parents[module.statement(call)]
-        for save, other in module.calls:
-            inside = module.parents[module.statement(save)] is block and save.lineno > call.lineno
-            if inside and re.search(r"(write|save)\w*(checkpoint|ckpt)", other):
-                yield call
-                break
 
 
 def loads(module: Module) -> Iterator[ast.Call]:

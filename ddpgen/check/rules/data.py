@@ -1,4 +1,4 @@
-"""S1-S8: who sees which sample."""
+"""S1-S4, S7, S8: who sees which sample."""
 
 import ast
 import re
@@ -6,27 +6,21 @@ from collections.abc import Iterator
 
 from ddpgen.check.guards import WITHOUT_DDP, guarded
 from ddpgen.check.registry import rule
-from ddpgen.check.source import Function, Module, constant, keyword, matches, source, unpacks
-from ddpgen.check.values import binding, follows, mentions
+from ddpgen.check.source import Module, constant, keyword, matches, source, unpacks
+from ddpgen.check.values import follows, mentions
 
-_PARTS = r"rank|shard|replica|split_by|node|partition|process"
 _EVEN = r"//|%|drop_last|pad"
 _SAMPLER = "DistributedSampler"
-_LOADER = "torch.utils.data.DataLoader"
-_SHARDS = r"\.shard\(|split_dataset_by_node|split_by_node|DistributedSampler|distributed_sampler"
+LOADER = "torch.utils.data.DataLoader"
 _EVALUATION = r"(?<![a-z])(val|valid|validation|test|eval|evaluation|dev)(?![a-z])"
-_AUGMENTS = (
-    r"Random(Resized|Horizontal|Vertical|Crop|Rotation|Affine|Erasing|Augment|Apply|Choice)\w*\(|"
-    r"AutoAugment|ColorJitter|TrivialAugment|albumentations|Dropout\("
-)
 
 
 def loaders(module: Module) -> Iterator[ast.Call]:
     """DataLoaders whose arguments are all visible, on the way that DDP takes."""
-    for call in module.called(_LOADER, "DataLoader"):
+    for call in module.called(LOADER, "DataLoader"):
         alike = module.name(call.func) not in (
             "DataLoader",
-            _LOADER,
+            LOADER,
             "torch.utils.data.dataloader.DataLoader",
         )
         if not alike and not unpacks(call) and not guarded(module, call, WITHOUT_DDP):
@@ -118,7 +112,7 @@ def seed_by_rank(module: Module) -> Iterator[ast.AST]:
     "leave shuffle out; the sampler shuffles",
 )
 def shuffle_with_sampler(module: Module) -> Iterator[ast.AST]:
-    for call in module.called(_LOADER):
+    for call in module.called(LOADER):
         if (
             constant(keyword(call, "shuffle", 2)) is True
             and keyword(call, "sampler", 3) is not None
@@ -148,102 +142,6 @@ def unused_sampler(module: Module) -> Iterator[ast.AST]:
 def _used_elsewhere(module: Module, name: str) -> bool:
     found = module.program.references.get(name, [])
     return any(m is not module for m, _ in found)
-
-
-@rule(
-    "S5",
-    "every rank and worker reads the whole stream: samples come several times",
-    "give each (rank, worker) its part in __iter__, from get_rank() and get_worker_info()",
-)
-def stream_not_split(module: Module) -> Iterator[ast.AST]:
-    for node in module.nodes:
-        if isinstance(node, ast.ClassDef) and any(
-            source(base).partition("[")[0].endswith("IterableDataset") for base in node.bases
-        ):
-            text = "\n".join(map(source, node.body))
-            parts = re.search(_PARTS, _at_work(node), re.IGNORECASE)
-            if not parts or ("worker" not in text and _workers(module, node.name)):
-                yield node
-
-
-def _at_work(node: ast.ClassDef) -> str:
-    """What a stream does, rather than what it was given: its __init__ counts where it computes."""
-    texts = []
-    for part in node.body:
-        if isinstance(part, ast.FunctionDef) and part.name == "__init__":
-            texts += [source(n) for n in ast.walk(part) if isinstance(n, ast.BinOp | ast.Subscript)]
-        elif isinstance(part, ast.FunctionDef):
-            texts.append(source(part))
-    return "\n".join(texts)
-
-
-def _workers(module: Module, name: str) -> bool:
-    """Whether a loader with worker processes reads a dataset of this class, directly."""
-    for call in module.called(_LOADER):
-        dataset, workers = keyword(call, "dataset", 0), keyword(call, "num_workers", 5)
-        if dataset is None or type(constant(workers)) is not int or constant(workers) == 0:
-            continue
-        if isinstance(dataset, ast.Name) and (found := binding(module, dataset)):
-            dataset = found.value
-        if isinstance(dataset, ast.Call) and module.name(dataset.func).endswith(name):
-            return True
-    return False
-
-
-@rule(
-    "S6",
-    "all ranks draw the same random numbers, so that augmentation repeats on each of them",
-    "add the rank to the seed (the model's initial weights are sent by DDP)",
-)
-def seed_without_rank(module: Module) -> Iterator[ast.AST]:
-    program = module.program
-    if not re.search(_AUGMENTS, program.text) or re.search(
-        r"seed_worker|worker_seed|def worker_init|seed_offset", program.text
-    ):
-        return
-    seeds = [
-        (m, call)
-        for m in program.modules
-        for call in m.called(
-            "torch.manual_seed", "torch.random.manual_seed", "numpy.random.seed", "random.seed"
-        )
-        if call.args
-        and not (isinstance(call.func, ast.Attribute) and "generator" in source(call.func))
-    ]
-    if any(mentions(m, call.args[0], r"rank|seed_offset|worker") for m, call in seeds):
-        return
-    torch_seeds = [c for m, c in seeds if m is module and m.name(c.func).startswith("torch")]
-    yield from (c for c in torch_seeds if _trains(module, c))
-
-
-def _trains(module: Module, call: ast.Call) -> bool:
-    function = module.function(call)
-    return function is None or not re.search(r"test|eval|init_weights", function.name)
-
-
-@rule(
-    "S6",
-    "every worker gets the same seed, so that they all draw the same augmentation",
-    "derive the seed from torch.initial_seed() in the worker, which differs",
-)
-def same_seed_in_workers(module: Module) -> Iterator[ast.AST]:
-    for call in module.called(_LOADER):
-        given = keyword(call, "worker_init_fn")
-        bodies: list[ast.Lambda | Function] = [given] if isinstance(given, ast.Lambda) else []
-        if isinstance(given, ast.Name):
-            bodies += module.functions.get(given.id, [])
-        for body in bodies:
-            worker = body.args.args[0].arg if body.args.args else "worker_id"
-            for seed in ast.walk(body):
-                if (
-                    isinstance(seed, ast.Call)
-                    and re.search(r"(^|\.|_)seed$", source(seed.func))
-                    and seed.args
-                    and not mentions(
-                        module, seed.args[0], rf"\b{worker}\b|initial_seed|worker|rank"
-                    )
-                ):
-                    yield seed
 
 
 @rule(

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from ddpgen.check.guards import conditional, guarded, uses
 from ddpgen.check.registry import rule
 from ddpgen.check.rules.ranks import collectives
-from ddpgen.check.rules.step import goes_backward
 from ddpgen.check.source import Module, constant, keyword, matches, receiver
 from ddpgen.check.values import mentions
+from ddpgen.check.windows import goes_backward
 
 _TRACKERS = (
     "wandb.init",
