@@ -103,10 +103,10 @@ def guarded(module: Module, node: ast.AST, pattern: str = SOME_RANK, depth: int 
     text = " ".join([function.name, *(source(d) for d in function.decorator_list)])
     if re.search(_NAMED, text, re.IGNORECASE):
         return True
-    return any(
-        guarded(m, use, pattern, depth - 1) or _handed_over(m, use)
-        for m, use in uses(module, function)
-    )
+    found = list(uses(module, function))
+    if not found and pattern == SOME_RANK:  # who calls it is not here to be seen
+        return not re.fullmatch(r"(main|train|run)(_worker|_process|_fn)?", function.name)
+    return any(guarded(m, use, pattern, depth - 1) or _handed_over(m, use) for m, use in found)
 
 
 def conditional(module: Module, node: ast.AST, pattern: str = SOME_RANK) -> bool:

@@ -1,12 +1,13 @@
 """Which modules run together: a module, what it imports, and what imports it."""
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 
-from ddpgen.check.source import Function, Module
+from ddpgen.check.source import Function, Module, once
 
 # They place models and shard data themselves, so that what is missing in the source is not missing.
 FRAMEWORKS = frozenset(
@@ -53,6 +54,7 @@ class Program:
     def __init__(self, modules: list[Module], distributed: bool) -> None:
         self.modules = modules
         self.distributed = distributed
+        self._said: dict[str | re.Pattern[str], bool] = {}
 
     @cached_property
     def framework(self) -> str:
@@ -83,7 +85,7 @@ class Program:
         if not isinstance(node, ast.Attribute) or self.foreign(module, node):
             return False
         place = module.name(node.value).rpartition(".")[2]
-        known = place in {part for m in self.modules for part in (m.path.stem, m.path.parent.name)}
+        known = place in self._places
         if method:
             return not known and (place == "self" or function.name not in _OF_TORCH)
         return place in (home.path.stem, home.path.parent.name)
@@ -94,19 +96,23 @@ class Program:
         return bool(rest) and first in self._foreign[module]
 
     @cached_property
+    def _places(self) -> set[str]:
+        """The names of modules and packages."""
+        return {part for m in self.modules for part in (m.path.stem, m.path.parent.name)}
+
+    @cached_property
     def _foreign(self) -> dict[Module, set[str]]:
         """The packages that each module imports from elsewhere."""
         own = {part for m in self.modules for part in m.path.with_suffix("").parts} | {""}
         return {m: {name.partition(".")[0] for name in m.imported} - own for m in self.modules}
 
     @cached_property
-    def names(self) -> dict[str, list[tuple[Module, str]]]:
-        """Last part of a called name -> who calls it, and the whole name."""
-        found = defaultdict(list)
+    def names(self) -> dict[str, list[tuple[Module, ast.Call]]]:
+        """Last part of a called name -> its calls."""
+        found: dict[str, list[tuple[Module, ast.Call]]] = defaultdict(list)
         for module in self.modules:
-            for call, name in module.calls:
-                whole = name or getattr(call.func, "attr", "")
-                found[whole.rpartition(".")[2]].append((module, whole))
+            for name, calls in module.calls_by_name.items():
+                found[name] += [(module, call) for call, _ in calls]
         return dict(found)
 
     @cached_property
@@ -124,13 +130,14 @@ class Program:
         """Whether anything with one of these names (their last parts) is called."""
         return any(name in self.names for name in names)
 
-    @cached_property
-    def text(self) -> str:
-        """The source of all modules."""
-        return "\n".join(module.text for module in self.modules)
+    def says(self, pattern: str | re.Pattern[str]) -> bool:
+        """Whether any module's source contains a pattern; every rule asks for every module."""
+        if pattern not in self._said:
+            self._said[pattern] = any(re.search(pattern, module.text) for module in self.modules)
+        return self._said[pattern]
 
 
-@cache
+@once
 def uses_ddp(module: Module) -> bool:
     """Whether the module itself uses torch.distributed or DDP; RPC alone is neither."""
     names = {*module.imported, *(name for _, name in module.calls)}
@@ -162,7 +169,7 @@ def _forms_world(name: str) -> bool:
     return name.endswith(("init_process_group", "DistributedDataParallel"))
 
 
-@cache
+@once
 def _reads(module: Module, node: ast.AST) -> set[str]:
     """The names in a part of a module."""
     below = module.below(node)
@@ -188,6 +195,7 @@ def group(modules: list[Module]) -> None:
         if members not in programs:
             programs[members] = Program(sorted(members, key=lambda m: m.path), bool(around))
         module.program = programs[members]
+        module.library = module not in roots
 
 
 def _closure(module: Module, needs: dict[Module, set[Module]]) -> frozenset[Module]:

@@ -5,10 +5,10 @@ import io
 import re
 import tokenize
 from collections import defaultdict
-from collections.abc import Iterator
-from functools import cache, cached_property
+from collections.abc import Callable, Iterator
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from ddpgen.check.programs import Program
@@ -24,13 +24,16 @@ class Module:
 
     Attributes:
         program: all modules that run together with this one; set once they are known.
+        library: others import it: what it does if it is run itself is no matter.
     """
 
     program: "Program"
+    library: bool
 
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
         self.text = text
+        self.answers: dict[object, Any] = {}
         self.tree = ast.parse(text)
         self.nodes: list[ast.AST] = []
         self.parents: dict[ast.AST, ast.AST] = {}
@@ -85,11 +88,20 @@ class Module:
         """Every call with the dotted name of what is called."""
         return [(node, self.name(node.func)) for node in self.nodes if isinstance(node, ast.Call)]
 
+    @cached_property
+    def calls_by_name(self) -> dict[str, list[tuple[ast.Call, str]]]:
+        """The calls by the last part of their names, or by the method's name."""
+        found: dict[str, list[tuple[ast.Call, str]]] = defaultdict(list)
+        for call, name in self.calls:
+            found[name.rpartition(".")[2] or getattr(call.func, "attr", "")].append((call, name))
+        return dict(found)
+
     def called(self, *names: str) -> Iterator[ast.Call]:
         """Calls of these names: all of a dotted name, or its last parts."""
-        for call, name in self.calls:
-            if name in names or name.endswith(tuple(f".{n}" for n in names)):
-                yield call
+        for wanted in names:
+            for call, name in self.calls_by_name.get(wanted.rpartition(".")[2], []):
+                if name == wanted or name.endswith(f".{wanted}"):
+                    yield call
 
     def methods(self, *names: str, below: ast.AST | None = None) -> Iterator[ast.Call]:
         """Calls of methods with these names, whatever they are called on."""
@@ -137,6 +149,13 @@ class Module:
                 return None
         return None
 
+    def tries_out(self, node: ast.AST) -> bool:
+        """Whether a node only runs where a library is started as a program."""
+        return self.library and any(
+            isinstance(above, ast.If) and "__name__" in source(above.test)
+            for above in self.above(node)
+        )
+
     def statement(self, node: ast.AST) -> ast.stmt:
         """The statement that a node belongs to."""
         return next(n for n in (node, *self.above(node)) if isinstance(n, ast.stmt))
@@ -163,6 +182,24 @@ class Module:
         """Whether a comment stands beside a node or on the line above it."""
         first = getattr(node, "lineno", 0)
         return any(line in self.comments for line in (first - 1, first))
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def once(function: Callable[Concatenate[Module, P], R]) -> Callable[Concatenate[Module, P], R]:
+    """Remember the answers of a function about a module, for as long as there is the module."""
+
+    @wraps(function)
+    def remembering(module: Module, /, *rest: P.args, **named: P.kwargs) -> R:
+        key = (function, *rest)
+        if key not in module.answers:
+            module.answers[key] = function(module, *rest, **named)
+        answer: R = module.answers[key]
+        return answer
+
+    return remembering
 
 
 def keyword(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:
@@ -199,10 +236,12 @@ def strings(node: ast.AST) -> Iterator[str]:
             yield child.value
 
 
-@cache
 def source(node: ast.AST) -> str:
     """The text of an expression or statement, in one spelling."""
-    return ast.unparse(node)
+    known = vars(node)
+    if "_source" not in known:
+        known["_source"] = ast.unparse(node)
+    return str(known["_source"])
 
 
 def matches(node: ast.AST | None, pattern: str) -> bool:

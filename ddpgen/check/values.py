@@ -7,12 +7,12 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import cache
 from typing import NamedTuple
 
-from ddpgen.check.source import Function, Module, exclusive, keyword, source
+from ddpgen.check.source import Function, Module, exclusive, keyword, once, source
 
 DEPTH = 5
+MANY = 20  # calls of one function; what is called more often is too general to tell anything
 DDP = "DistributedDataParallel"
 Test = Callable[[Module, ast.expr], bool | ast.expr | None]
 
@@ -25,7 +25,7 @@ class Binding(NamedTuple):
     statement: ast.AST
 
 
-@cache
+@once
 def bindings(module: Module) -> dict[tuple[ast.AST, str], list[Binding]]:
     """(function, class or module; text of the target) -> the values that it gets, in order.
 
@@ -117,15 +117,18 @@ def _given(module: Module, function: Function, name: str) -> Iterator[tuple[Modu
     wanted = function.name
     if wanted == "__init__" and (owner := module.owner(function)):
         wanted = owner.name
-    for other in module.program.modules:
-        for call, called in other.calls:
-            if (called or getattr(call.func, "attr", "")).rpartition(".")[2] == wanted:
-                if name not in names:  # *name takes what is left over
-                    yield from ((other, value) for value in call.args[len(names) - method :])
-                    continue
-                given = keyword(call, name, names.index(name) - method)
-                if given is not None:
-                    yield other, given
+    calls = [
+        (other, call)
+        for other, call in module.program.names.get(wanted, [])
+        if module.program.means(other, call.func, module, function)
+    ]
+    for other, call in calls[:MANY]:
+        if name not in names:  # *name takes what is left over
+            yield from ((other, value) for value in call.args[len(names) - method :])
+            continue
+        given = keyword(call, name, names.index(name) - method)
+        if given is not None:
+            yield other, given
 
 
 def parameter(module: Module, node: ast.expr) -> ast.arg | None:
@@ -148,6 +151,7 @@ def results(module: Module, call: ast.Call) -> Iterator[tuple[Module, ast.expr]]
                 yield other, node.value
 
 
+@once
 def follows(module: Module, node: ast.expr, test: Test, depth: int = DEPTH) -> bool:
     """Whether an expression, or what it stands for, passes a test.
 
@@ -207,7 +211,7 @@ def _class_of(module: Module, node: ast.expr) -> str:
     return module.name(given.annotation).rpartition(".")[2] if given and given.annotation else ""
 
 
-@cache
+@once
 def field_types(module: Module, attribute: str, owner: str = "") -> list[str]:
     """The types that classes of the program, or the one of this name, state for an attribute."""
     return [

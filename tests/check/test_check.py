@@ -191,6 +191,12 @@ def test_wrap_in_another_file_is_followed(tmp_path: Path) -> None:
     assert ids(tmp_path, wrapping=wrap, train=bare) == []
 
 
+def test_what_a_library_does_when_it_is_run_is_no_matter(tmp_path: Path) -> None:
+    common = "import torch\nif __name__ == '__main__':\n    torch.save(1, 'x.pt')\n"
+    assert ids(tmp_path, train=f"{DDP}import common\nmodel = DDP(net)\n", common=common) == []
+    assert ids(tmp_path, train=f"{DDP}{common}model = DDP(net)\n") == ["K1"]
+
+
 def test_programs_without_ddp_pass(tmp_path: Path) -> None:
     """Also those that share a module with one that uses it."""
     single = "import torch, common\ntorch.save(net, 'x.pt')\nmodel = torch.nn.DataParallel(net)\n"

@@ -37,6 +37,7 @@ def test_wheel_renders_what_the_checkout_renders(
     assert where.startswith(str(installed))
     run = ddpgen("new", "theirs", *flags, "--data", "project_name=ours", cwd=tmp_path)
     assert run.returncode == 0, run.stderr
+    assert "## Wrong" in ddpgen("check", "--explain", "G3", cwd=tmp_path).stdout
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     assert everything(ours) == everything(theirs)
     for name in everything(ours):

@@ -24,7 +24,7 @@ from ddpgen.check.windows import SCHEDULER, backwards, each_time, is_update, ste
 )
 def no_no_sync(module: Module) -> Iterator[ast.AST]:
     quiet = ("no_sync", "require_backward_grad_sync", "set_requires_gradient_sync", "accumulate")
-    if any(name in module.program.references for name in quiet) or DDP not in module.program.text:
+    if any(name in module.program.references for name in quiet) or not module.program.says(DDP):
         return
     for window in windows(module):
         yield next(backwards(module, window.loop))
@@ -121,7 +121,7 @@ def window_left_over(module: Module) -> Iterator[ast.AST]:
             continue
         endless = not matches(loop.iter, r"^enumerate\(\w*(load|batch|data)")
         if not endless and module.loop(loop) and not step_follows(module, loop):
-            if not re.search(r"drop_last=True|islice\(", module.program.text):
+            if not module.program.says(r"drop_last=True|islice\("):
                 yield test
 
 

@@ -37,11 +37,11 @@ def converted_after_wrap(module: Module) -> Iterator[ast.AST]:
     "convert only where the device is a GPU",
 )
 def sync_on_cpu(module: Module) -> Iterator[ast.AST]:
-    if "is_available" in module.program.names and re.search(r"[\"']cpu[\"']", module.program.text):
+    if "is_available" in module.program.names and module.program.says(r"[\"']cpu[\"']"):
         for call in module.called(_CONVERT):
             if not list(conditions(module, call)):
                 yield call
-    if re.search(r"cuda|nccl|xpu|npu", module.program.text):
+    if module.program.says(r"cuda|nccl|xpu|npu"):
         return
     backends = [keyword(c, "backend", 0) for m in module.program.modules for c in inits(m)]
     if any(constant(backend) == "gloo" for backend in backends):
@@ -54,11 +54,11 @@ def sync_on_cpu(module: Module) -> Iterator[ast.AST]:
     "leave broadcast_buffers on, or broadcast the buffers before evaluating and saving",
 )
 def buffers_not_shared(module: Module) -> Iterator[ast.AST]:
-    text = module.program.text
+    program = module.program
     if (
-        not _BATCH_NORM.search(text)
-        or _CONVERT in text
-        or re.search(r"\.(named_)?buffers\(\)", text)
+        not program.says(_BATCH_NORM)
+        or program.says(_CONVERT)
+        or program.says(r"\.(named_)?buffers\(\)")
     ):
         return
     for call in module.called(DDP):
@@ -72,8 +72,8 @@ def buffers_not_shared(module: Module) -> Iterator[ast.AST]:
     "use SyncBatchNorm or GroupNorm, or a larger micro-batch",
 )
 def tiny_batch(module: Module) -> Iterator[ast.AST]:
-    text = module.program.text
-    if not _BATCH_NORM.search(text) or _CONVERT in text:
+    program = module.program
+    if not program.says(_BATCH_NORM) or program.says(_CONVERT):
         return
     for call in module.called("torch.utils.data.DataLoader"):
         training = (

@@ -60,7 +60,7 @@ def states(module: Module) -> Iterator[tuple[ast.Call, ast.expr]]:
     "save model.module.state_dict()",
 )
 def wrapped_names(module: Module) -> Iterator[ast.AST]:
-    if re.search(r"[\"']module\.[\"']", module.program.text):
+    if module.program.says(r"[\"']module\.[\"']"):
         return
     for call, model in states(module):
         if is_ddp(module, model):
@@ -73,7 +73,7 @@ def wrapped_names(module: Module) -> Iterator[ast.AST]:
     "save the model as it was before torch.compile, or compile in place: model.compile()",
 )
 def compiled_names(module: Module) -> Iterator[ast.AST]:
-    if "_orig_mod" in module.program.text:
+    if module.program.says("_orig_mod"):
         return
     for call, model in states(module):
         if follows(module, model, _compiled):
@@ -137,7 +137,7 @@ def sharded_state(module: Module) -> Iterator[ast.AST]:
     program = module.program
     if "consolidate_state_dict" in program.names or "state_dict" not in program.names:
         return
-    if re.search(r"optim\w*\.state_dict\(\)|\bopt\.state_dict\(\)", program.text):
+    if program.says(r"optim\w*\.state_dict\(\)|\bopt\.state_dict\(\)"):
         yield from module.called("ZeroRedundancyOptimizer")
 
 

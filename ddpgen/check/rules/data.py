@@ -79,7 +79,7 @@ def no_set_epoch(module: Module) -> Iterator[ast.AST]:
         shuffle = keyword(call, "shuffle", 3)
         if constant(shuffle) is False or matches(module.statement(call), _EVALUATION):
             continue
-        if re.search(r"for \w*epoch\w* in|while .*epoch|\.backward\(", module.program.text):
+        if module.program.says(r"for \w*epoch\w* in|while .*epoch|\.backward\("):
             yield call
 
 
@@ -172,7 +172,7 @@ def uneven_parts(module: Module) -> Iterator[ast.AST]:
     "leave the repeated ones out of the sums, or shard without padding and reduce sums and counts",
 )
 def padding_counted(module: Module) -> Iterator[ast.AST]:
-    if re.search(r"gather_for_metrics|Subset\(|duplicat|unique\(|// *world", module.program.text):
+    if module.program.says(r"gather_for_metrics|Subset\(|duplicat|unique\(|// *world"):
         return
     for call in module.called(_SAMPLER):
         dataset = keyword(call, "dataset", 0)

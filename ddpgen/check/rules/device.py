@@ -81,10 +81,7 @@ def fixed_device(module: Module) -> Iterator[ast.AST]:
     "call torch.cuda.set_device(local_rank) before anything touches CUDA",
 )
 def no_device_chosen(module: Module) -> Iterator[ast.AST]:
-    if re.search(
-        r"set_device|environ\[.CUDA_VISIBLE_DEVICES.\] =|device_id\b|LOCAL_RANK|local_rank",
-        module.program.text,
-    ):
+    if module.program.says(rf"{_CHOOSES}|device_id\b|LOCAL_RANK|local_rank"):
         return
     if not any(list(m.called(DDP)) for m in module.program.modules):
         return
@@ -101,12 +98,12 @@ def no_device_chosen(module: Module) -> Iterator[ast.AST]:
     "call torch.cuda.set_device(local_rank) before init_process_group",
 )
 def current_device_unset(module: Module) -> Iterator[ast.AST]:
-    text = module.program.text
-    if re.search(_CHOOSES, text) or "nccl" not in text:
+    program = module.program
+    if program.says(_CHOOSES) or not program.says("nccl"):
         return
     numbered = [n for m in module.program.modules for n in _device_numbers(m)]
     if any(not isinstance(number, ast.Constant | ast.Call) for number in numbered):
-        barriers = () if "device_id=" in text else ("torch.distributed.barrier",)
+        barriers = () if program.says("device_id=") else ("torch.distributed.barrier",)
         for call in module.called(*barriers, *_OBJECTS):
             yield call
             return

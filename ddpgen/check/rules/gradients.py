@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.check.registry import rule
-from ddpgen.check.source import Module, constant, keyword, matches, receiver
+from ddpgen.check.source import Module, constant, keyword, matches, receiver, source, unpacks
 from ddpgen.check.values import binding, follows, is_ddp, mentions, results
 
 _OF_ONE_RANK = r"micro_batch|per_rank|per_gpu|per_device|local_batch"
@@ -14,13 +14,13 @@ _WITHOUT_GRADIENTS = r"no_grad|inference_mode"
 
 def is_inner(module: Module, node: ast.expr) -> bool:
     """Whether an expression is the bare model inside DDP, by way of `.module`."""
+    return follows(module, node, _unwrapped)
 
-    def test(m: Module, n: ast.expr) -> bool | None:
-        if isinstance(n, ast.Attribute) and n.attr == "module":
-            return is_ddp(m, n.value)
-        return None if isinstance(n, ast.Name | ast.Attribute) else False
 
-    return follows(module, node, test)
+def _unwrapped(module: Module, node: ast.expr) -> bool | None:
+    if isinstance(node, ast.Attribute) and node.attr == "module":
+        return is_ddp(module, node.value)
+    return None if isinstance(node, ast.Name | ast.Attribute) else False
 
 
 def _with_gradients(module: Module, node: ast.AST) -> bool:
@@ -134,9 +134,10 @@ def average_of_averages(module: Module) -> Iterator[ast.AST]:
     if "backward" not in module.program.names:
         return
     for call in module.called("CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss"):
-        if keyword(call, "reduction") is not None or not _with_gradients(module, call):
+        known = keyword(call, "reduction") is None and not unpacks(call)
+        if not known or not _with_gradients(module, call):
             continue
-        first = 0 if matches(call.func, "Loss$") else 2
+        first = 0 if source(call.func).endswith("Loss") else 2
         weight = keyword(call, "weight", first)
         padded = matches(keyword(call, "ignore_index"), r"pad|ignore")
         if padded or (weight is not None and not isinstance(weight, ast.Constant)):

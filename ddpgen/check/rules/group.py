@@ -115,7 +115,7 @@ _DEFAULTS = re.compile(
     "give defaults: os.environ.setdefault('RANK', '0'), and the same for the others",
 )
 def needs_launcher(module: Module) -> Iterator[ast.AST]:
-    if _DEFAULTS.search(module.program.text):
+    if module.program.says(_DEFAULTS):
         return
     for node in module.nodes:
         if (

@@ -28,7 +28,7 @@ _PLACES = r"dir|folder|path|run_?name|run_?id|log_|output|exp_?name"
     "print on rank 0 only",
 )
 def every_rank_prints(module: Module) -> Iterator[ast.AST]:
-    if re.search(r"builtins?__?\.print|\bdef print\(", module.program.text):
+    if module.program.says(r"builtins?__?\.print|\bdef print\("):
         return
     for call in module.called("print"):
         if not matches(call, "rank") and _in_training(module, call):
@@ -88,7 +88,7 @@ def every_rank_draws(module: Module) -> Iterator[ast.AST]:
     "reduce sums and counts over all ranks, then divide",
 )
 def metrics_of_one_rank(module: Module) -> Iterator[ast.AST]:
-    if re.search(r"reduce|gather|torchmetrics|synchronize|over_ranks", module.program.text):
+    if module.program.says(r"reduce|gather|torchmetrics|synchronize|over_ranks"):
         return
     for call in module.called("DistributedSampler"):
         dataset = keyword(call, "dataset", 0)
@@ -104,7 +104,7 @@ def metrics_of_one_rank(module: Module) -> Iterator[ast.AST]:
 def share_returned(module: Module) -> Iterator[ast.AST]:
     loaders = [c for m in module.program.modules for c in m.called("DataLoader")]
     shared = [keyword(c, "sampler", 3) or keyword(c, "batch_sampler", 4) for c in loaders]
-    if not loaders or None in shared or "torchmetrics" in module.program.text:
+    if not loaders or None in shared or module.program.says("torchmetrics"):
         return
     for function in (f for named in module.functions.values() for f in named):
         joined = any(re.search("reduce|gather", n) for n in collectives(module, function, 3))

@@ -28,7 +28,7 @@ def moved_after_wrap(module: Module) -> Iterator[ast.AST]:
     "call model.to(device) before the wrap",
 )
 def wrapped_on_cpu(module: Module) -> Iterator[ast.AST]:
-    if re.search(r"set_default_device|torch\.device\([^)]*\):", module.program.text):
+    if module.program.says(r"set_default_device|torch\.device\([^)]*\):"):
         return
     for call in module.called(DDP):
         ids, model = keyword(call, "device_ids", 1), keyword(call, "module", 0)

@@ -1,7 +1,6 @@
 """G9, G11, G12: mixed precision, and options that cost or break something."""
 
 import ast
-import re
 from collections.abc import Iterator
 
 from ddpgen.check.registry import rule
@@ -33,8 +32,7 @@ def scalers(module: Module) -> Iterator[ast.Call]:
     "leave the scaler out, or use float16",
 )
 def scaler_with_bfloat16(module: Module) -> Iterator[ast.AST]:
-    text = module.program.text
-    if re.search(r"torch\.(float16|half)\b|[\"']f(loat|p)16|\.half\(", text):
+    if module.program.says(r"torch\.(float16|half)\b|[\"']f(loat|p)16|\.half\("):
         return
     casts = [c for m in module.program.modules for c in m.called("autocast")]
     if any(matches(cast, "bfloat16") for cast in casts):
@@ -47,7 +45,7 @@ def scaler_with_bfloat16(module: Module) -> Iterator[ast.AST]:
     "put forward and loss under torch.autocast, or leave the scaler out",
 )
 def scaler_without_autocast(module: Module) -> Iterator[ast.AST]:
-    if not re.search(r"autocast|half\(|float16", module.program.text):
+    if not module.program.says(r"autocast|half\(|float16"):
         yield from scalers(module)
 
 
@@ -86,6 +84,8 @@ def reentrant(module: Module) -> Iterator[ast.AST]:
     "leave preserve_rng_state on",
 )
 def random_numbers_lost(module: Module) -> Iterator[ast.AST]:
+    if not module.program.says(r"Dropout\("):
+        return
     for call, name in module.calls:
         if name.startswith("torch.utils.checkpoint.") and (
             constant(keyword(call, "preserve_rng_state")) is False

@@ -3,7 +3,6 @@
 import ast
 import re
 from collections.abc import Iterator
-from functools import cache
 
 from ddpgen.check.guards import guarded, zero_guard
 from ddpgen.check.registry import rule
@@ -12,6 +11,7 @@ from ddpgen.check.source import (
     Module,
     constant,
     matches,
+    once,
     source,
 )
 
@@ -27,7 +27,7 @@ _PREPARES = (
     "download once per node, before the process group exists and under a lock",
 )
 def download_on_every_rank(module: Module) -> Iterator[ast.AST]:
-    if re.search(r"FileLock\(|flock\(", module.program.text):
+    if module.program.says(r"FileLock\(|flock\("):
         return
     for call, _ in module.calls:
         for argument in call.keywords:
@@ -73,7 +73,7 @@ def _first_init(module: Module, function: ast.AST) -> int | None:
     return None
 
 
-@cache
+@once
 def _inits(module: Module, call: ast.Call, depth: int = 3) -> bool:
     """Whether a local function forms the process group."""
     return any(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ddpgen.check.guards import conditions, is_zero, zero_guard
 from ddpgen.check.registry import rule
-from ddpgen.check.source import Function, Module, keyword, source
+from ddpgen.check.source import Function, Module, keyword, once, source
 from ddpgen.check.values import is_ddp
 
 COLLECTIVES = frozenset(
@@ -42,6 +42,7 @@ def is_collective(module: Module, call: ast.Call) -> bool:
     return last in COLLECTIVES and head.startswith("torch.distributed") and whole_world
 
 
+@once
 def collectives(module: Module, function: Function, depth: int = 2) -> list[str]:
     """The collectives that a call of this function makes on every rank that calls it."""
     found = []
@@ -134,7 +135,7 @@ def evaluation_on_one_rank(module: Module) -> Iterator[ast.AST]:
     "evaluate on all ranks, or run model.module here",
 )
 def wrapped_forward_on_one_rank(module: Module) -> Iterator[ast.AST]:
-    if not re.search(r"BatchNorm|torchvision\.models|resnet", module.program.text):
+    if not module.program.says(r"BatchNorm|torchvision\.models|resnet"):
         return
     for call, _ in module.calls:
         test = zero_guard(module, call)

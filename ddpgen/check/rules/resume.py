@@ -6,14 +6,16 @@ from collections.abc import Iterator
 
 from ddpgen.check.guards import guarded
 from ddpgen.check.registry import rule
-from ddpgen.check.source import Module, constant, matches, source
+from ddpgen.check.source import Module, constant, matches, once, source
 from ddpgen.check.values import mentions
 
 _PROGRESS = {"epoch", "step", "iter", "iteration", "iter_num", "global_step", "start_epoch"}
 
 
-def snapshots(module: Module) -> Iterator[tuple[ast.Dict, str]]:
+@once
+def snapshots(module: Module) -> list[tuple[ast.Dict, str]]:
     """Dictionaries with the state of a run: of more than weights; and their whole text."""
+    found = []
     for node in module.nodes:
         if isinstance(node, ast.Dict):
             keys = {str(constant(key)) for key in node.keys}
@@ -21,7 +23,8 @@ def snapshots(module: Module) -> Iterator[tuple[ast.Dict, str]]:
             if keys & _PROGRESS and re.search(r"(model|net|module)\w*\.state_dict\(", text):
                 if None in node.keys:
                     continue
-                yield node, text + _added_later(module, node)
+                found.append((node, text + _added_later(module, node)))
+    return found
 
 
 def _added_later(module: Module, node: ast.Dict) -> str:
@@ -40,7 +43,7 @@ def _added_later(module: Module, node: ast.Dict) -> str:
     "save optimizer.state_dict() too",
 )
 def no_optimizer(module: Module) -> Iterator[ast.AST]:
-    if not re.search(r"optim", module.program.text):
+    if not module.program.says(r"optim"):
         return
     for node, text in snapshots(module):
         if not re.search(r"opt", text):
@@ -53,7 +56,7 @@ def no_optimizer(module: Module) -> Iterator[ast.AST]:
     "save scheduler.state_dict() too",
 )
 def no_scheduler(module: Module) -> Iterator[ast.AST]:
-    if not re.search(r"lr_scheduler\.|get_\w+_schedule", module.program.text):
+    if not module.program.says(r"lr_scheduler\.|get_\w+_schedule"):
         return
     for node, text in snapshots(module):
         if not re.search(r"sched", text):
@@ -66,7 +69,7 @@ def no_scheduler(module: Module) -> Iterator[ast.AST]:
     "save and restore scaler.state_dict() too",
 )
 def no_scaler(module: Module) -> Iterator[ast.AST]:
-    if "GradScaler" not in module.program.text:
+    if not module.program.says("GradScaler"):
         return
     for node, text in snapshots(module):
         if not re.search(r"scaler|amp", text):
@@ -101,9 +104,8 @@ def shared_random_state(module: Module) -> Iterator[ast.AST]:
 )
 def epoch_repeated(module: Module) -> Iterator[ast.AST]:
     starts = [
-        (m, node)
-        for m in module.program.modules
-        for node in m.nodes
+        node
+        for node in module.nodes
         if isinstance(node, ast.Assign)
         and matches(node.targets[0], r"start|first|begin")
         and isinstance(node.value, ast.Subscript)
@@ -117,4 +119,4 @@ def epoch_repeated(module: Module) -> Iterator[ast.AST]:
         if constant(key) == "epoch"
     ]
     if after and all(isinstance(value, ast.Name) and value.id == "epoch" for value in after):
-        yield from (node for m, node in starts if m is module)
+        yield from starts

@@ -16,6 +16,10 @@ _AUGMENTS = (
 )
 
 
+# What is read is another stream, which may be the one that is split.
+_WRAPS = r"in (enumerate\()?self\.\w*(reader|loader|dataset|source|stream|inner|base)"
+
+
 @rule(
     "S5",
     "every rank and worker reads the whole stream: samples come several times",
@@ -27,7 +31,8 @@ def stream_not_split(module: Module) -> Iterator[ast.AST]:
             source(base).partition("[")[0].endswith("IterableDataset") for base in node.bases
         ):
             text = "\n".join(map(source, node.body))
-            parts = re.search(_PARTS, _at_work(node), re.IGNORECASE)
+            work = _at_work(node)
+            parts = re.search(_PARTS, work, re.IGNORECASE) or re.search(_WRAPS, work)
             if not parts or ("worker" not in text and _workers(module, node.name)):
                 yield node
 
@@ -63,8 +68,8 @@ def _workers(module: Module, name: str) -> bool:
 )
 def seed_without_rank(module: Module) -> Iterator[ast.AST]:
     program = module.program
-    if not re.search(_AUGMENTS, program.text) or re.search(
-        r"seed_worker|worker_seed|def worker_init|seed_offset", program.text
+    if not program.says(_AUGMENTS) or program.says(
+        r"seed_worker|worker_seed|def worker_init|seed_offset"
     ):
         return
     seeds = [
