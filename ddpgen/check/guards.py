@@ -30,6 +30,7 @@ _LOCAL_ZERO = re.compile(
     r"int\([\w.]*(environ(\.get)?|getenv)[\[(]'LOCAL_RANK'.* == 0",
     re.IGNORECASE,
 )
+_ASKS = r"(^|[._])(is_|get_rank|should_)"
 _STARTS = r"spawn|run|launch|record|process|start"
 _NAMED = r"rank|main_|_main|master|primary|chief|leader|coordinator|global_zero"
 # A check that raises keeps nobody away who is in order.
@@ -128,14 +129,19 @@ def _contexts(module: Module, node: ast.AST) -> Iterator[ast.expr]:
 
 def _hints(module: Module, node: ast.expr, pattern: str, depth: int = 2) -> bool:
     """Whether a condition contains a pattern, itself or in what its names were set to."""
-    if isinstance(node, ast.Call) and module.program.callees(module, node):
+    text = source(node)
+    for call in module.below(node):
         # What `run_on_main(task)` gives back does not tell who we are; `is_main()` does.
-        return matches(node.func, r"(^|[._])(is_|get_rank|should_)") and matches(node.func, pattern)
-    if matches(node, pattern):
+        local = isinstance(call, ast.Call) and module.program.callees(module, call)
+        if isinstance(call, ast.Call) and local and not matches(call.func, _ASKS):
+            text = text.replace(source(call), "")
+    if re.search(pattern, text, re.IGNORECASE):
         return True
     names = [n for n in module.below(node) if isinstance(n, ast.Name | ast.Attribute)]
     for name in names:
         if depth == 0 or isinstance(module.parents[name], ast.Attribute):
+            continue
+        if source(name) not in text:
             continue
         if found := binding(module, name):
             values = [(module, found.value)]

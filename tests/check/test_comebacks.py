@@ -228,15 +228,16 @@ EDITS = [
     ),
     Edit(
         "K5",
-        "checkpoint.py",
-        "_write(path, lambda file: torch.save(snapshot, file))",
-        "torch.save(snapshot, path)",
+        "checkpoint_files.py",
+        "_write_whole(path, lambda file: _save(content, file))",
+        "torch.save(content, path)",
     ),
     Edit(
         "K6",
         "checkpoint.py",
-        "        _write_checkpoint(",
-        "        _rotate(folder / CHECKPOINTS, keep, now.best_step)\n        _write_checkpoint(",
+        "        checkpoint_files.write(",
+        "        checkpoint_files.rotate(path, cfg.checkpoint.keep, now.best_step)\n"
+        "        checkpoint_files.write(",
     ),
     Edit("K7", "checkpoint.py", ', map_location="cpu"', ""),
     Edit("K7", "checkpoint.py", "weights_only=True", "weights_only=False"),

@@ -9,6 +9,7 @@ from ddpgen.check.source import Module, keyword, matches, source, strings
 from ddpgen.check.values import follows, mentions
 
 _TEMPORARY = r"tmp|temp|partial|buffer|stream|\bfile\b|open\("
+_WRITES = r"(write|save)\w*(checkpoint|ckpt)|(checkpoint|ckpt)\w*\.(write|save)"
 _ROTATES = r"_?(rotate|prune|clean_?up|delete|remove)\w*"
 _RENAMES = re.compile(r"os\.(replace|rename)|\.(replace|rename)\(\w+\)|shutil\.move|atomic")
 
@@ -81,6 +82,6 @@ def rotated_first(module: Module) -> Iterator[ast.AST]:
         block = module.parents[module.statement(call)]
         for save, other in module.calls:
             inside = module.parents[module.statement(save)] is block and save.lineno > call.lineno
-            if inside and re.search(r"(write|save)\w*(checkpoint|ckpt)", other):
+            if inside and re.search(_WRITES, other):
                 yield call
                 break

@@ -109,8 +109,17 @@ def summed_loss(module: Module) -> Iterator[ast.AST]:
             if isinstance(found.statement, ast.AugAssign):
                 continue
             value = found.value
-        if isinstance(value, ast.Call) and _sums(module, value):
+        if isinstance(value, ast.Call) and _sums(module, value) and not _thrown_away(module, call):
             yield call
+
+
+def _thrown_away(module: Module, backward: ast.Call) -> bool:
+    """Whether the gradients are cleared behind a backward and no step uses them."""
+    scope = module.scope(backward)
+    after = [
+        c for c in module.methods("zero_grad", "step", below=scope) if c.lineno > backward.lineno
+    ]
+    return bool(after) and not any(matches(call.func, r"\.step$") for call in after)
 
 
 def _sums(module: Module, call: ast.Call) -> bool:
