@@ -97,3 +97,10 @@ def _updates(module: Module, call: ast.Call) -> bool:
 def each_time(module: Module, call: ast.AST, loop: ast.AST) -> bool:
     """Whether a statement belongs to the loop's own body, under no condition."""
     return module.parents[module.statement(call)] is loop and module.loop(call) is loop
+
+
+def step_functions(module: Module, window: Window) -> list[ast.AST]:
+    """The functions of this module that a window's loop calls for one micro-batch."""
+    calls = [call for call in backwards(module, window.loop) if call.args]
+    found = [f for call in calls for m, f in module.program.callees(module, call) if m is module]
+    return [f for f in found if not any(map(is_update, module.methods("step", below=f)))]

@@ -14,7 +14,15 @@ from ddpgen.check.source import (
     source,
 )
 from ddpgen.check.values import DDP, binding
-from ddpgen.check.windows import SCHEDULER, backwards, each_time, is_update, step_follows, windows
+from ddpgen.check.windows import (
+    SCHEDULER,
+    backwards,
+    each_time,
+    is_update,
+    step_follows,
+    step_functions,
+    windows,
+)
 
 
 @rule(
@@ -49,9 +57,17 @@ def forward_outside(module: Module) -> Iterator[ast.AST]:
             for call in module.methods("backward", below=node):
                 value = receiver(call)
                 names = {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
-                found = isinstance(value, ast.Name) and binding(module, value)
-                if found and found.line < node.lineno and not names & inside:
+                made = [binding(module, n) for n in _losses(module, value)]
+                early = any(found and found.line < node.lineno for found in made)
+                if early and not names & inside:
                     yield call
+
+
+def _losses(module: Module, value: ast.expr) -> list[ast.expr]:
+    """What goes backward: a name, or names of losses in an expression."""
+    if isinstance(value, ast.Name):
+        return [value]
+    return [n for n in module.below(value) if isinstance(n, ast.Name) and "loss" in n.id]
 
 
 @rule(
@@ -107,6 +123,8 @@ def cleared_each_time(module: Module) -> Iterator[ast.AST]:
         for call in module.methods("zero_grad", below=window.loop):
             if each_time(module, call, window.loop):
                 yield call
+        for function in step_functions(module, window):
+            yield from module.methods("zero_grad", below=function)
 
 
 @rule(
@@ -151,6 +169,8 @@ def clipped_each_time(module: Module) -> Iterator[ast.AST]:
     for window in windows(module):
         for call in module.called("clip_grad_norm_", "clip_grad_value_"):
             if each_time(module, call, window.loop):
+                yield call
+            if module.function(call) in step_functions(module, window):
                 yield call
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ddpgen.check.guards import WITHOUT_DDP, guarded, local_zero_guard
 from ddpgen.check.registry import rule
-from ddpgen.check.source import Module, constant, keyword, receiver, source
+from ddpgen.check.source import Module, constant, keyword, matches, receiver, source
 from ddpgen.check.values import DDP, follows, is_ddp, mentions
 
 
@@ -48,6 +48,19 @@ def every_node_saves(module: Module) -> Iterator[ast.AST]:
             yield call
 
 
+@rule(
+    "K1",
+    "local rank 0 exists on every node: they all take themselves for the one that writes",
+    "compare the global rank with 0",
+)
+def main_on_every_node(module: Module) -> Iterator[ast.AST]:
+    for name, functions in module.functions.items():
+        if re.fullmatch(r"_?(is_)?(main|master|primary|chief)(_process|_rank)?", name):
+            for node in (n for f in functions for n in module.below(f)):
+                if isinstance(node, ast.Return) and matches(node.value, r"local_rank == 0$"):
+                    yield node
+
+
 def states(module: Module) -> Iterator[tuple[ast.Call, ast.expr]]:
     """Calls of `state_dict`, with the object."""
     for call in module.methods("state_dict"):
@@ -77,6 +90,21 @@ def compiled_names(module: Module) -> Iterator[ast.AST]:
         return
     for call, model in states(module):
         if follows(module, model, _compiled):
+            yield call
+
+
+@rule(
+    "K2",
+    "a compiled model inside DDP: names in the file begin with `_orig_mod.`",
+    "compile in place, model.compile(), or compile the wrapped model",
+)
+def compiled_inside(module: Module) -> Iterator[ast.AST]:
+    program = module.program
+    if program.says("_orig_mod") or not program.says(r"\.module\.state_dict\("):
+        return
+    saved = [model for _, model in states(module) if follows(module, model, _compiled)]
+    for call in module.called(DDP):
+        if not saved and call.args and follows(module, call.args[0], _compiled):
             yield call
 
 

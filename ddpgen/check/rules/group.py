@@ -76,12 +76,26 @@ def timeout_of_ddp(module: Module) -> Iterator[ast.AST]:
 )
 def fixed_port(module: Module) -> Iterator[ast.AST]:
     for variable, node, value in environment_settings(module):
-        if variable == "MASTER_PORT" and constant(value) not in (None, "0"):
+        inside = isinstance(module.parents[value], ast.Dict)  # reported below
+        if variable == "MASTER_PORT" and constant(value) not in (None, "0") and not inside:
             yield node
+    for node in module.nodes:
+        for key, given in _entries(node):
+            if constant(key) == "MASTER_PORT" and constant(given) not in (None, "0"):
+                yield given
+        if isinstance(node, ast.keyword) and node.arg == "rdzv_endpoint":
+            if re.search(r":[1-9]", "".join(strings(node.value))):
+                yield node.value
     for call in inits(module):
         address = keyword(call, "init_method", 1)
         if address is not None and re.search(r"tcp://[^:]+:\d+", "".join(strings(address))):
             yield call
+
+
+def _entries(node: ast.AST) -> Iterator[tuple[ast.expr | None, ast.expr]]:
+    """The entries of a dictionary."""
+    if isinstance(node, ast.Dict):
+        yield from zip(node.keys, node.values, strict=True)
 
 
 def environment_settings(module: Module) -> Iterator[tuple[str, ast.AST, ast.expr]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ddpgen.check.guards import conditional, guarded, uses
 from ddpgen.check.registry import rule
 from ddpgen.check.rules.ranks import collectives
-from ddpgen.check.source import Module, constant, keyword, matches, receiver
+from ddpgen.check.source import Function, Module, constant, keyword, matches, receiver
 from ddpgen.check.values import mentions
 from ddpgen.check.windows import goes_backward
 
@@ -31,7 +31,7 @@ def every_rank_prints(module: Module) -> Iterator[ast.AST]:
     if module.program.says(r"builtins?__?\.print|\bdef print\("):
         return
     for call in module.called("print"):
-        if not matches(call, "rank") and _in_training(module, call):
+        if not matches(call, r"rank|gpu_?id") and _in_training(module, call):
             yield call
 
 
@@ -156,10 +156,16 @@ def _each_step(module: Module, node: ast.AST) -> bool:
 def _step_function(module: Module, node: ast.AST) -> ast.AST | None:
     """A function of one step: it goes backward, and a loop calls it."""
     function = module.function(node)
-    if function is None:
-        return None
-    called = any(m.loop(use) is not None for m, use in uses(module, function))
-    return function if called else None
+    return function if function and _in_loop(module, function) else None
+
+
+def _in_loop(module: Module, function: Function, depth: int = 2) -> bool:
+    """Whether a loop calls a function, maybe through another one."""
+    for other, use in uses(module, function):
+        around = other.function(use)
+        if other.loop(use) or (depth and around and _in_loop(other, around, depth - 1)):
+            return True
+    return False
 
 
 @rule(

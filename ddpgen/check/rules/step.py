@@ -53,9 +53,10 @@ def _just_before(module: Module, block: list[ast.stmt]) -> Iterator[ast.AST]:
         cleared = list(module.methods("zero_grad", below=statement))
         if not isinstance(statement, ast.Expr) or not cleared:
             continue
+        clipped = any(matches(before, r"clip_grad") for before in block[:place])
         for number, following in enumerate(block[place + 1 :]):
             if list(module.methods("step", below=following)) and matches(following, OPTIMIZER):
-                if number:
+                if number or clipped:
                     yield cleared[0]
                 break
             if not matches(following, r"unscale_\(|clip_grad"):
