@@ -44,9 +44,10 @@ def restarts(lab: Lab, job: str) -> int:
 
 
 def last_checkpoint(folder: Path, job: str) -> dict[str, Any]:
-    """Everything that the newest checkpoint holds, and the size of the world that wrote it."""
+    """What training changed, in the newest checkpoint, and the size of the world that wrote it."""
     *_, newest = sorted((folder / "runs" / f"slurm-{job}" / "checkpoints").glob("*.json"))
     content = torch.load(newest.with_suffix(".pt"), weights_only=True)
+    del content["config"]  # it has the run's name, and with it the job's number
     return {"world_size": json.loads(newest.read_text())["world_size"], **content}
 
 
