@@ -202,7 +202,7 @@ def test_cancelling_text_leaves_nothing(tmp_path: Path, question: str, key: str)
         accept_until(terminal, question)
         terminal.type(*[BACKSPACE] * 20, key)
         assert terminal.finish() == 130
-        assert "nothing was created" in terminal.text
+        assert "nothing was changed" in terminal.text
         assert "Traceback" not in terminal.text
     assert everything(tmp_path) == []
 
@@ -215,7 +215,7 @@ def test_ctrl_c_leaves_nothing(tmp_path: Path, question: str) -> None:
         accept_until(terminal, question)
         terminal.type(CTRL_C)
         assert terminal.finish() == 130
-        assert "nothing was created" in terminal.text
+        assert "nothing was changed" in terminal.text
         assert "Traceback" not in terminal.text
     assert everything(tmp_path) == []
 
