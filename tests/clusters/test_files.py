@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,7 +61,8 @@ def test_shell_files_are_clean(scripts: list[Path]) -> None:
 
 def test_shell_files_are_formatted(scripts: list[Path]) -> None:
     found = subprocess.run(
-        ["shfmt", "--indent", "4", "--diff", *scripts],
+        # It is installed beside Python, and that folder need not be on the PATH.
+        [Path(sys.executable).with_name("shfmt"), "--indent", "4", "--diff", *scripts],
         check=False,
         capture_output=True,
         text=True,
