@@ -17,9 +17,14 @@ What DDP demands here, and tests/test_contract.py checks:
   the device of its input.
 """
 
+# {% if dynamic_graph %}
+import random
+# {% endif %}
 # {% if activation_checkpointing and batch_norm != 'group' %}
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+# {% endif %}
+# {% if dynamic_graph or (activation_checkpointing and batch_norm != 'group') %}
 
 # {% endif %}
 import torch
@@ -71,7 +76,7 @@ class Regressor(nn.Module):
         for block in self.blocks:
             # {% if dynamic_graph %}
             # Drawn on the host, so that no device is waited for, and before any recomputation.
-            if self.training and torch.rand(()) < self.layer_drop:
+            if self.training and random.random() < self.layer_drop:
                 continue
             # {% endif %}
             # {% if activation_checkpointing %}

@@ -1,7 +1,8 @@
 """DistilBERT (Sanh et al., 2019) from Hugging Face transformers, with a head for classes."""
 
 # {% if dynamic_graph %}
-import torch
+import random
+
 # {% endif %}
 import torch.nn.functional as F
 import transformers
@@ -53,7 +54,7 @@ class Classifier(nn.Module):
         for layer in self.layers:
             # {% if dynamic_graph %}
             # Drawn on the host, so that no device is waited for, and before any recomputation.
-            if self.training and torch.rand(()) < self.layer_drop:
+            if self.training and random.random() < self.layer_drop:
                 continue
             # {% endif %}
             # {% if activation_checkpointing %}

@@ -1,6 +1,9 @@
 """A GPT: pre-norm blocks, rotary positions, and one tensor for embedding and output."""
 
 import math
+# {% if dynamic_graph %}
+import random
+# {% endif %}
 
 import torch
 import torch.nn.functional as F
@@ -86,7 +89,7 @@ class GPT(nn.Module):
         for block in self.blocks:
             # {% if dynamic_graph %}
             # Drawn on the host, so that no device is waited for, and before any recomputation.
-            if self.training and torch.rand(()) < self.layer_drop:
+            if self.training and random.random() < self.layer_drop:
                 continue
             # {% endif %}
             # {% if activation_checkpointing %}

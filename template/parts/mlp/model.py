@@ -1,7 +1,8 @@
 """A residual multi-layer perceptron for tables, and its loss."""
 
 # {% if dynamic_graph %}
-import torch
+import random
+
 # {% endif %}
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -44,7 +45,7 @@ class MLP(nn.Module):
         for block in self.blocks:
             # {% if dynamic_graph %}
             # Drawn on the host, so that no device is waited for, and before any recomputation.
-            if self.training and torch.rand(()) < self.layer_drop:
+            if self.training and random.random() < self.layer_drop:
                 continue
             # {% endif %}
             # {% if activation_checkpointing %}

@@ -1,12 +1,14 @@
 """A residual convolutional network (He et al., 2016) of any width and depth, and its loss."""
 
+# {% if dynamic_graph %}
+import random
+# {% endif %}
 # {% if activation_checkpointing and batch_norm != 'group' %}
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-
 # {% endif %}
-# {% if dynamic_graph %}
-import torch
+# {% if dynamic_graph or (activation_checkpointing and batch_norm != 'group') %}
+
 # {% endif %}
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -82,7 +84,7 @@ class ResNet(nn.Module):
         for block in self.blocks:
             # {% if dynamic_graph %}
             # Drawn on the host, so that no device is waited for, and before any recomputation.
-            if self.training and block.keeps_shape and torch.rand(()) < self.layer_drop:
+            if self.training and block.keeps_shape and random.random() < self.layer_drop:
                 continue
             # {% endif %}
             # {% if activation_checkpointing %}

@@ -18,7 +18,9 @@ from torch.distributed.elastic.utils.distributed import create_c10d_store
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # the server is not told where to import from
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["common", "torch._dynamo"])  # _dynamo: or the first step imports it
+# The last three would be imported by the first step and by the last, in every world again.
+PRELOADED = ["common", "torch._dynamo", "matplotlib.figure", "matplotlib.backends.backend_agg"]
+CONTEXT.set_forkserver_preload(PRELOADED)
 
 
 class World:
@@ -113,6 +115,7 @@ def _rank(
     variables: dict[str, str], result: Path, function: Callable[..., Any], arguments: Any
 ) -> None:
     os.environ.update(variables)
+    multiprocessing.set_start_method(None, force=True)  # workers start as in a program of its own
     status = 0
     try:
         answer = {"value": function(*arguments)}

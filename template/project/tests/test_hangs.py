@@ -28,13 +28,13 @@ def train_and_stop(argv: list[str]) -> str:
     try:
         train.main(argv)
     except RuntimeError as error:
-        return hangs.explain(error)
+        return hangs.explain(error, seconds=3)
     return "nothing happened"
 
 
 def test_stopped_rank_is_named(tmp_path: Path) -> None:
     """D8 S7: the collective times out, and one rank says who is missing and what it waited for."""
-    argv = [f"run.folder={tmp_path}", "run.name=run", *common.SMALL, "ddp.timeout_seconds=5"]
+    argv = [f"run.folder={tmp_path}", "run.name=run", *common.SMALL, "ddp.timeout_seconds=3"]
     world = ranks.World(3, train_and_stop, argv)
     for rank in (0, 2):
         world.processes[rank].join(100)
