@@ -12,12 +12,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from ddpgen import template_source
+from ddpgen.errors import DdpgenError
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from ddpgen import template_source  # noqa: E402
-from ddpgen.errors import DdpgenError  # noqa: E402
-
 BUNDLES = "ddpgen/releases"
 UPDATE_TESTS = ["tests/update", "tests/generator/test_update.py", "tests/generator/test_wheel.py"]
 NEXT = "## Unreleased\n\n"

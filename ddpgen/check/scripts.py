@@ -53,6 +53,12 @@ class Script:
                 parts = []
         return [*found, (first, " ".join(parts))] if parts else found
 
+    def running(self, *patterns: str) -> Iterator[int]:
+        """Lines of commands in which each of the patterns is found."""
+        for line, text in self.commands:
+            if all(re.search(pattern, text) for pattern in patterns):
+                yield line
+
     @cached_property
     def code(self) -> str:
         """All commands."""

@@ -1,11 +1,13 @@
 """What is left to read when ranks have waited in vain: stacks, and who did not come."""
 
+import contextlib
 import faulthandler
 import os
-import time
 import traceback
+from datetime import timedelta
 from pathlib import Path
 
+import torch.distributed as dist
 from torch.distributed.elastic.utils.distributed import create_c10d_store
 
 
@@ -39,10 +41,10 @@ def explain(error: BaseException, seconds: float = 5.0) -> str:
         )
         store.set(f"{attempt}/{rank}", "")
         is_first = store.add(attempt, 1) == 1
-        deadline = time.monotonic() + seconds
-        while store.add(attempt, 0) < world_size and time.monotonic() < deadline:
-            time.sleep(0.1)
-        failed = [store.check([f"{attempt}/{other}"]) for other in range(world_size)]
+        failures = [f"{attempt}/{other}" for other in range(world_size)]
+        with contextlib.suppress(dist.DistStoreError):  # some rank has not failed
+            store.wait(failures, timedelta(seconds=seconds))
+        failed = [store.check([failure]) for failure in failures]
     except RuntimeError as unreachable:
         return f"rank {rank}: the other ranks cannot be asked: {unreachable}"
     if all(failed) or not is_first:

@@ -21,7 +21,7 @@ END = 120  # seconds; a busy machine
 
 
 def wait_a_while(lab: Lab, chance: random.Random) -> None:
-    """Any moment of a run, of its start as of its end."""
+    """Any moment of a run, of its start as of its end: the moment is the point, not a condition."""
     time.sleep(chance.uniform(0.1, 1.0) * lab.seconds)
 
 
@@ -82,7 +82,7 @@ def stop_for_a_moment(lab: Lab, folder: Path, chance: random.Random) -> bool:
     hit = True
     try:
         os.kill(process, signal.SIGSTOP)
-        time.sleep(0.3)
+        time.sleep(0.3)  # the disturbance itself: well below the timeout
         os.kill(process, signal.SIGCONT)
     except ProcessLookupError:
         hit = False

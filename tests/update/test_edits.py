@@ -120,8 +120,8 @@ def test_no_line_of_the_user_is_lost(
     def check(operations: list[tuple[object, ...]], change: bool) -> None:
         shutil.rmtree(project, ignore_errors=True)
         shutil.copytree(template, project, symlinks=True)
-        for number, operation in enumerate(operations):
-            edit(project, number, *operation)  # type: ignore[arg-type]
+        for number, (operation, name, *how) in enumerate(operations):
+            edit(project, number, str(operation), str(name), *how)
         lab.commit(project)
         before = mine(project)
         capsys.readouterr()

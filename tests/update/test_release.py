@@ -27,6 +27,7 @@ def release(checkout: Path, version: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, ".ci/release.py", version],
         cwd=checkout,
+        env={**os.environ, "PYTHONPATH": str(checkout)},  # the checkout's own ddpgen
         capture_output=True,
         text=True,
         timeout=120,

@@ -43,9 +43,7 @@ def every_rank_saves(module: Module) -> Iterator[ast.AST]:
     "ask for the global rank: dist.get_rank() == 0",
 )
 def every_node_saves(module: Module) -> Iterator[ast.AST]:
-    for call, _ in saves(module):
-        if local_zero_guard(module, call):
-            yield call
+    yield from (call for call, _ in saves(module) if local_zero_guard(module, call))
 
 
 @rule(
@@ -73,11 +71,8 @@ def states(module: Module) -> Iterator[tuple[ast.Call, ast.expr]]:
     "save model.module.state_dict()",
 )
 def wrapped_names(module: Module) -> Iterator[ast.AST]:
-    if module.program.says(r"[\"']module\.[\"']"):
-        return
-    for call, model in states(module):
-        if is_ddp(module, model):
-            yield call
+    if not module.program.says(r"[\"']module\.[\"']"):
+        yield from (call for call, model in states(module) if is_ddp(module, model))
 
 
 @rule(
@@ -86,11 +81,8 @@ def wrapped_names(module: Module) -> Iterator[ast.AST]:
     "save the model as it was before torch.compile, or compile in place: model.compile()",
 )
 def compiled_names(module: Module) -> Iterator[ast.AST]:
-    if module.program.says("_orig_mod"):
-        return
-    for call, model in states(module):
-        if follows(module, model, _compiled):
-            yield call
+    if not module.program.says("_orig_mod"):
+        yield from (call for call, model in states(module) if follows(module, model, _compiled))
 
 
 @rule(

@@ -25,9 +25,7 @@ _LOUD = {
     "TORCH_CPP_LOG_LEVEL": r"INFO",
     "NCCL_P2P_DISABLE": r"1",
 }
-_PORT = re.compile(
-    r"--(master[-_]port|rdzv[-_]endpoint)[= ]+[\"']?([\w.${}\[\]]*:)?([1-9]\d{3,4})\b"
-)
+_PORT = r"--(master[-_]port|rdzv[-_]endpoint)[= ]+[\"']?([\w.${}\[\]]*:)?([1-9]\d{3,4})\b"
 
 
 @cache
@@ -138,11 +136,9 @@ def debugging_in_module(module: Module) -> Iterator[Hit]:
     reads="script",
 )
 def interpreted(script: Script) -> Iterator[Hit]:
-    for line, text in script.commands:
-        if re.search(r"(^|[;&|]\s*|\s)eval\s+[\"']?[^'\n]*\$(?!\()", text) or re.search(
-            r"export\s+\$\(\s*(cat|grep|sed|awk|xargs)\b", text
-        ):
-            yield line
+    yield from script.running(
+        r"(^|[;&|]\s*|\s)eval\s+[\"']?[^'\n]*\$(?!\()|export\s+\$\(\s*(cat|grep|sed|awk|xargs)\b"
+    )
 
 
 @rule(
@@ -152,11 +148,9 @@ def interpreted(script: Script) -> Iterator[Hit]:
     reads="script",
 )
 def falls_back_to_localhost(script: Script) -> Iterator[Hit]:
-    for line, text in script.commands:
-        if re.search(r"\|\|\s*(echo|printf)\s+[\"']?(localhost|127\.0\.0\.1)", text) or (
-            script.nodes > 1 and "torchrun" in text and "--standalone" in text
-        ):
-            yield line
+    yield from script.running(r"\|\|\s*(echo|printf)\s+[\"']?(localhost|127\.0\.0\.1)")
+    if script.nodes > 1:
+        yield from script.running("torchrun", "--standalone")
 
 
 @rule(
@@ -168,9 +162,7 @@ def falls_back_to_localhost(script: Script) -> Iterator[Hit]:
 def fixed_port(script: Script) -> Iterator[Hit]:
     if script.path.suffix in {".yaml", ".yml"}:  # a pod has its own network
         return
-    for line, text in script.commands:
-        if _PORT.search(text):
-            yield line
+    yield from script.running(_PORT)
     ports = {"MASTER_PORT"} | ({"PORT", "RDZV_PORT"} if "torchrun" in script.code else set())
     if script.directives:
         ports |= {"PORT", "RDZV_PORT"}

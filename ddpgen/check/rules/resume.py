@@ -37,17 +37,19 @@ def _added_later(module: Module, node: ast.Dict) -> str:
     return "\n".join(line for line in lines if line.startswith((f"{name}[", f"{name}.update")))
 
 
+def _saved_without(module: Module, used: str, saved: str) -> Iterator[ast.AST]:
+    """Snapshots of a program that uses something, but does not save it."""
+    if module.program.says(used):
+        yield from (node for node, text in snapshots(module) if not re.search(saved, text))
+
+
 @rule(
     "K3",
     "the optimizer's state is missing: a resumed run starts with empty moments",
     "save optimizer.state_dict() too",
 )
 def no_optimizer(module: Module) -> Iterator[ast.AST]:
-    if not module.program.says(r"optim"):
-        return
-    for node, text in snapshots(module):
-        if not re.search(r"opt", text):
-            yield node
+    yield from _saved_without(module, r"optim", "opt")
 
 
 @rule(
@@ -56,11 +58,7 @@ def no_optimizer(module: Module) -> Iterator[ast.AST]:
     "save scheduler.state_dict() too",
 )
 def no_scheduler(module: Module) -> Iterator[ast.AST]:
-    if not module.program.says(r"lr_scheduler\.|get_\w+_schedule"):
-        return
-    for node, text in snapshots(module):
-        if not re.search(r"sched", text):
-            yield node
+    yield from _saved_without(module, r"lr_scheduler\.|get_\w+_schedule", "sched")
 
 
 @rule(
@@ -69,11 +67,7 @@ def no_scheduler(module: Module) -> Iterator[ast.AST]:
     "save and restore scaler.state_dict() too",
 )
 def no_scaler(module: Module) -> Iterator[ast.AST]:
-    if not module.program.says("GradScaler"):
-        return
-    for node, text in snapshots(module):
-        if not re.search(r"scaler|amp", text):
-            yield node
+    yield from _saved_without(module, "GradScaler", r"scaler|amp")
 
 
 @rule(

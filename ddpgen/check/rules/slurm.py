@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from ddpgen.check.registry import Hit, rule
 from ddpgen.check.scripts import Script
 
-_STARTS = re.compile(r"\b(torchrun|torch\.distributed\.(run|launch)|python3?)\b")
+_STARTS = r"\b(torchrun|torch\.distributed\.(run|launch)|python3?)\b"
 
 
 def _is_batch(script: Script) -> bool:
@@ -61,11 +61,8 @@ def late_directive(script: Script) -> Iterator[Hit]:
     reads="script",
 )
 def nodes_twice(script: Script) -> Iterator[Hit]:
-    if script.option("--nodes", "-N") is None:
-        return
-    for line, text in script.commands:
-        if re.search(r"--nnodes[= ]+\d+\b", text) and _STARTS.search(text):
-            yield line
+    if script.option("--nodes", "-N") is not None:
+        yield from script.running(r"--nnodes[= ]+\d+\b", _STARTS)
 
 
 @rule(
@@ -75,9 +72,7 @@ def nodes_twice(script: Script) -> Iterator[Hit]:
     reads="script",
 )
 def literal_variable(script: Script) -> Iterator[Hit]:
-    for line, text in script.commands:
-        if re.search(r"[= ]'\$\{?(SLURM|PBS|LSB)_\w+\}?'", text):
-            yield line
+    yield from script.running(r"[= ]'\$\{?(SLURM|PBS|LSB)_\w+\}?'")
 
 
 @rule(
@@ -90,7 +85,7 @@ def missing_program(script: Script) -> Iterator[Hit]:
     if not any(name.endswith(".py") for name in script.names):
         return
     for line, text in script.commands:
-        found = re.search(rf"{_STARTS.pattern}[^|;&]*?\s([\w./-]+\.py)\b", text)
+        found = re.search(rf"{_STARTS}[^|;&]*?\s([\w./-]+\.py)\b", text)
         if found and "/" not in found[3] and found[3] not in script.names:
             yield line, found[3]
 
@@ -102,11 +97,9 @@ def missing_program(script: Script) -> Iterator[Hit]:
     reads="script",
 )
 def no_srun(script: Script) -> Iterator[Hit]:
-    if script.nodes < 2 or re.search(r"\b(srun|mpirun|mpiexec|pdsh|clush|ssh)\b", script.code):
-        return
-    for line, text in script.commands:
-        if re.search(r"\b(torchrun|torch\.distributed\.(run|launch))\b", text):
-            yield line
+    remote = re.search(r"\b(srun|mpirun|mpiexec|pdsh|clush|ssh)\b", script.code)
+    if script.nodes > 1 and not remote:
+        yield from script.running(r"\b(torchrun|torch\.distributed\.(run|launch))\b")
 
 
 @rule(
@@ -145,8 +138,6 @@ def signal_lost(script: Script) -> Iterator[Hit]:
     reads="script",
 )
 def holds_allocation(script: Script) -> Iterator[Hit]:
-    if script.nodes < 2 or re.search(r"kill-on-bad-exit|KILL_BAD_EXIT|srun[^\n]*\s-K", script.code):
-        return
-    for line, text in script.commands:
-        if re.search(r"\bsrun\b", text) and _STARTS.search(text):
-            yield line
+    ends = re.search(r"kill-on-bad-exit|KILL_BAD_EXIT|srun[^\n]*\s-K", script.code)
+    if script.nodes > 1 and not ends:
+        yield from script.running(r"\bsrun\b", _STARTS)
