@@ -163,8 +163,9 @@ def resolve(
 
 
 def complete(questionnaire: Questionnaire, given: Mapping[str, Value]) -> bool:
-    """Return whether every question that applies is answered."""
-    return all(state.given for state in questionnaire.evaluate(given) if state.active)
+    """Return whether every question that applies and would be asked is answered."""
+    states = questionnaire.evaluate(given)
+    return all(state.given for state in states if state.active and state.question.ask)
 
 
 def differing(

@@ -41,7 +41,29 @@ In a project:
   ddpgen update                                what a newer ddpgen does better
   ddpgen set amp=fp16                          another answer
   ddpgen diff                                  what you changed
+  ddpgen launch slurm --nodes 8                launch files for another cluster or size
 """
+
+_LAUNCH_EXAMPLES = """\
+examples:
+  ddpgen launch slurm --nodes 8 --gpus-per-node 4      adds launch_slurm/
+  ddpgen launch slurm --nodes 64 --name big            adds launch_big/ beside it
+  ddpgen launch slurm --nodes 16                       changes launch_slurm/; your edits stay
+  ddpgen launch kubernetes --nodes 2 --stdout          prints the manifest, writes nothing
+  ddpgen launch --list                                 what there is
+
+Nothing outside the set's own folder changes, but for its file of answers.
+Any other option of where it runs: --data KEY=VALUE (ddpgen options lists them).
+"""
+# Flags of `ddpgen launch` that are answers.
+_SIZES = {
+    "nodes": "number of nodes",
+    "gpus_per_node": "GPUs (processes) per node",
+    "time_limit": "time limit of one job, HH:MM:SS",
+    "partition": "partition or queue",
+    "account": "account or project that is charged",
+    "network": "network between the nodes",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -125,6 +147,7 @@ def _parser() -> argparse.ArgumentParser:
     new.add_argument("--dry-run", action="store_true", help="list the files, write nothing")
     new.set_defaults(command=_new)
     _add_update(commands)
+    _add_launch(commands)
     options = commands.add_parser("options", help="print every option, its choices and default")
     form = options.add_mutually_exclusive_group()
     for name, purpose in (("json", "for programs"), ("markdown", "for the documentation")):
@@ -175,6 +198,34 @@ def _add_update(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     update.set_defaults(command=_update)
     change.set_defaults(command=_set)
     diff.set_defaults(command=_diff)
+
+
+def _add_launch(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    launch = commands.add_parser(
+        "launch",
+        help="add launch files for another cluster or size to a project",
+        allow_abbrev=False,
+        description="Add a set of launch files to a project, or give one that is there other "
+        "answers. A set is a folder launch_NAME; `ddpgen update` and `ddpgen set` carry it along.",
+        epilog=_LAUNCH_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    launch.add_argument("cluster", nargs="?", metavar="CLUSTER", help="local, ssh, slurm, ...")
+    launch.add_argument("--name", default="", help="of the set (default: the cluster's)")
+    for name, purpose in _SIZES.items():
+        flag = f"--{name.replace('_', '-')}"
+        launch.add_argument(flag, dest=name, metavar=name.split("_")[0].upper(), help=purpose)
+    launch.add_argument(
+        "--data", action="append", default=[], metavar="KEY=VALUE", help="any other answer"
+    )
+    launch.add_argument(
+        "--project", default=".", metavar="PATH", dest="path", help="the project (default: here)"
+    )
+    form = launch.add_mutually_exclusive_group()
+    form.add_argument("--list", action="store_true", help="the clusters, and the project's sets")
+    form.add_argument("--stdout", action="store_true", help="print the file that starts the job")
+    form.add_argument("--dry-run", action="store_true", help="show all, change nothing")
+    launch.set_defaults(command=_launch)
 
 
 def _add_check(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -238,6 +289,8 @@ def _new(arguments: argparse.Namespace) -> int:
     given = answers.from_file(questionnaire, arguments.answers) if arguments.answers else {}
     given |= answers.from_flags(questionnaire, arguments.data)
     path = None if arguments.path is None else _path(arguments.path)
+    if given.get("launch_folder", "launch") != "launch":
+        raise DdpgenError("is for a project that is there: ddpgen launch", option="launch_folder")
     named = detect.from_path(questionnaire, path) if path else {}
     if path:
         render.check_destination(path)
@@ -279,6 +332,22 @@ def _diff(arguments: argparse.Namespace) -> int:
     from ddpgen import update
 
     return update.diff(_path(arguments.path))
+
+
+def _launch(arguments: argparse.Namespace) -> int:
+    from ddpgen import launch
+
+    path = _path(arguments.path)
+    if arguments.list:
+        return launch.listing(path)
+    if not arguments.cluster:
+        raise DdpgenError("say for which cluster: ddpgen launch CLUSTER (--list shows them)")
+    given = ((name, getattr(arguments, name)) for name in _SIZES)
+    data = [f"{name}={value}" for name, value in given if value is not None]
+    request = launch.Request(arguments.cluster, arguments.name, [*data, *arguments.data])
+    if arguments.stdout:
+        return launch.show_file(path, request)
+    return launch.add(path, request, dry_run=arguments.dry_run)
 
 
 def _interview(questionnaire: "Questionnaire", given: "Answers", named: "Answers") -> "Answers":

@@ -117,13 +117,13 @@ def _is_file(path: Path) -> bool:
     return path.is_symlink() or path.is_file()
 
 
-def apply(project: Project, outcome: Merge, answers_file: str) -> None:
-    """Make the project what the merge says, the answers file last.
+def apply(project: Project, outcome: Merge) -> None:
+    """Make the project what the merge says, the answers last.
 
     Everything is written beside first, inside the user's git directory, so that a full disk changes
     nothing, and only renames remain.
     """
-    changes = sorted(outcome.changes(), key=lambda change: change[1] == answers_file)
+    changes = sorted(outcome.changes(), key=lambda change: change[1].startswith(".copier-answers"))
     area = project.git("rev-parse", "--absolute-git-dir")
     with tempfile.TemporaryDirectory(prefix="ddpgen-", dir=area) as folder:
         written = [path for status, path in changes if status != "D"]

@@ -10,6 +10,7 @@ from ddpgen.errors import show
 from ddpgen.questions import Question, Questionnaire
 
 Form = Literal["text", "json", "markdown"]
+_UNASKED = "never asked: give it with --data or --answers, or by a site"
 
 
 def describe(form: Form) -> str:
@@ -46,6 +47,7 @@ def _record(question: Question) -> dict[str, object]:
         "choices": [{"value": c.value, "label": c.label} for c in question.choices],
         "default": question.default,
         "when": question.condition or True,
+        "asked": question.ask,
     }
 
 
@@ -58,6 +60,8 @@ def _text(question: Question) -> Iterator[str]:
         yield f"      {choice.value:<{width}}  {choice.words}"
     if question.condition:
         yield f"    asked when {question.condition}"
+    if not question.ask:
+        yield f"    {_UNASKED}"
     yield ""
 
 
@@ -75,6 +79,8 @@ def _markdown(questionnaire: Questionnaire, asked: list[Question]) -> Iterator[s
         yield f"- Default: `{default_of(question)}`"
         if question.condition:
             yield f"- Asked when: `{question.condition}`"
+        if not question.ask:
+            yield f"- {_UNASKED.capitalize()}"
         yield ""
         if question.choices:
             yield "| value | meaning |"

@@ -8,10 +8,12 @@ from pathlib import Path
 
 from ddpgen import answers, template_source
 from ddpgen.errors import FAILURE, DdpgenError, show
+from ddpgen.questions import Answers
 from ddpgen.template_source import order
-from ddpgen.versions import Versions
+from ddpgen.versions import Part, Version, Versions
 
 ANSWERS_FILE = ".copier-answers.yml"
+WHOLE = "launch"  # the folder of launch files that belongs to the project itself
 _TAG = re.compile(r"v\d+\.\d+\.\d+(\+dev)?")
 _CHECKSUM = re.compile(r"^# Checksum of the answers: \w+$", re.MULTILINE)
 
@@ -23,8 +25,7 @@ class Project:
 
     Attributes:
         root: the folder.
-        version: the version of the template it was made or last updated with.
-        answers: its recorded answers, checked against that version's questions.
+        parts: the project itself and its further sets of launch files, by folder of launch files.
     """
 
     def __init__(self, path: Path, versions: Versions) -> None:
@@ -34,17 +35,23 @@ class Project:
             DdpgenError: it is no project of ddpgen, or this ddpgen does not have its version.
         """
         self.root = _root(path)
-        self._file = self.root / ANSWERS_FILE
-        entries = answers.read(self._file)
-        if entries.get("_src_path") != template_source.SOURCE_URL:
-            raise DdpgenError("was not made by ddpgen", option=show(self.root))
-        self.version = versions[_tag(str(entries.get("_commit")), versions.tags)]
-        questionnaire = self.version.questionnaire
-        recorded = answers.from_entries(questionnaire, entries, self._file)
-        self.answers = answers.resolve(questionnaire, recorded)
+        self.parts = {WHOLE: _read(self.root / ANSWERS_FILE, versions)}
+        for file in sorted(self.root.glob(".copier-answers.launch_*.yml")):
+            part = _read(file, versions)
+            self.parts[str(part.answers["launch_folder"])] = part
+
+    @property
+    def version(self) -> Version:
+        """The version of the template that the project was made or last updated with."""
+        return self.parts[WHOLE].version
+
+    @property
+    def answers(self) -> Answers:
+        """The project's recorded answers."""
+        return self.parts[WHOLE].answers
 
     def check_answers(self, rendered: Path) -> None:
-        """Compare the answers with the checksum that was written with them.
+        """Compare the answers with the checksums that were written with them.
 
         Args:
             rendered: the project as its version renders these answers.
@@ -52,14 +59,17 @@ class Project:
         Raises:
             DdpgenError: someone changed the file by hand, so that other files do not follow.
         """
-        saved = _CHECKSUM.search(self._file.read_text(encoding="utf-8-sig"))
-        expected = _CHECKSUM.search((rendered / ANSWERS_FILE).read_text(encoding="utf-8"))
-        if saved and expected and saved[0] != expected[0]:
-            raise DdpgenError(
-                "was edited by hand, and the other files do not follow",
-                option=show(self._file),
-                remedy="put the old answers back (git log -p says which), then use `ddpgen set`",
-            )
+        for written in rendered.glob(".copier-answers*.yml"):
+            file = self.root / written.name
+            saved = _CHECKSUM.search(file.read_text(encoding="utf-8-sig"))
+            expected = _CHECKSUM.search(written.read_text(encoding="utf-8"))
+            if saved and expected and saved[0] != expected[0]:
+                raise DdpgenError(
+                    "was edited by hand, and the other files do not follow",
+                    option=show(file),
+                    remedy="put the old answers back (git log -p says which), "
+                    "then use `ddpgen set`",
+                )
 
     def git(self, *arguments: str, stdin: str = "") -> str:
         """Run git in the project's folder and return what it prints.
@@ -119,6 +129,16 @@ class Project:
     def detached(self) -> bool:
         """Return whether a commit made now would be on no branch."""
         return self.git("rev-parse", "--abbrev-ref", "HEAD") == "HEAD"
+
+
+def _read(file: Path, versions: Versions) -> Part:
+    """Read a file of recorded answers, checked against the questions of their version."""
+    entries = answers.read(file)
+    if entries.get("_src_path") != template_source.SOURCE_URL:
+        raise DdpgenError("was not made by ddpgen", option=show(file.parent))
+    version = versions[_tag(str(entries.get("_commit")), versions.tags)]
+    recorded = answers.from_entries(version.questionnaire, entries, file)
+    return Part(version, answers.resolve(version.questionnaire, recorded))
 
 
 def no_git() -> DdpgenError:

@@ -61,7 +61,8 @@ class Interview:
         """Return the first question without a valid answer, and the answers before it."""
         context: Answers = {}
         for state in self._questionnaire.evaluate(self._answers):
-            if state.active and (state.problem or not state.given):
+            unanswered = state.question.ask and not state.given
+            if state.active and (state.problem or unanswered):
                 return state, context
             context[state.question.name] = state.value
         return None, context
@@ -120,7 +121,7 @@ class Interview:
         """Show all answers; return the name of the one to change, or "" to go on."""
         names = []
         for state in self._questionnaire.evaluate(self._answers):
-            if state.active:
+            if state.active and (state.question.ask or state.given):
                 names.append(state.question.name)
             elif state.problem and state.question.name not in self._remembered:
                 # Only a flag can have said this: what was answered here applied once.

@@ -44,7 +44,10 @@ class Choice:
 
 @dataclass(frozen=True)
 class Question:
-    """One question as copier.yml defines it; expressions are still source text."""
+    """One question as copier.yml defines it; expressions are still source text.
+
+    What is not asked has its default, unless a flag or a file says otherwise.
+    """
 
     name: str
     type: str
@@ -53,6 +56,7 @@ class Question:
     multiselect: bool
     default: Any
     when: str | bool
+    ask: bool
     validator: str
 
     @property
@@ -200,5 +204,6 @@ def _question(name: str, details: Mapping[str, Any]) -> Question:
         multiselect=details.get("multiselect", False),
         default=details["default"],
         when=details.get("when", True),
+        ask=details.get("ask", True),
         validator=details.get("validator", ""),
     )

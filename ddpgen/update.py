@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,10 +16,10 @@ from ddpgen import answers, template_source
 from ddpgen.carry import carried
 from ddpgen.errors import FAILURE, DdpgenError, show
 from ddpgen.merge import Merge, apply, merge
-from ddpgen.project import ANSWERS_FILE, Project, no_git
-from ddpgen.questions import Answers
+from ddpgen.project import WHOLE, Project, no_git
+from ddpgen.questions import Answers, Questionnaire
 from ddpgen.template_source import git, order
-from ddpgen.versions import Version, Versions
+from ddpgen.versions import Part, Version, Versions
 
 CONFLICTS = 1
 _WORDS = {"A": "added", "D": "removed", "M": "changed", "R": "renamed", "T": "changed"}
@@ -34,7 +34,7 @@ def update(path: Path, to: str | None, data: Iterable[str], *, dry_run: bool) ->
         data: answers to change, as `key=value`.
         dry_run: only show what would happen.
     """
-    with _workshop() as folder:
+    with workshop() as folder:
         versions = Versions(folder)
         project = Project(path, versions)
         after = versions[versions.find(to) if to else template_source.TAG]
@@ -42,11 +42,12 @@ def update(path: Path, to: str | None, data: Iterable[str], *, dry_run: bool) ->
         if order(after.tag) < order(since):
             raise DdpgenError(f"the project is already newer: {since[1:]}", option="--to", value=to)
         changes = answers.from_flags(after.questionnaire, data)
+        wanted = _carried(project, after, changes)
         if after.tag != since:
             print(
                 f"ddpgen {since[1:]} -> {after.tag[1:]}\n\n{versions.changes(since, after.tag)}\n"
             )
-        return _change(folder, versions, project, after, changes, dry_run=dry_run)
+        return put(folder, versions, project, wanted, dry_run=dry_run)
 
 
 def change(path: Path, assignments: Iterable[str], *, dry_run: bool) -> int:
@@ -57,19 +58,20 @@ def change(path: Path, assignments: Iterable[str], *, dry_run: bool) -> int:
         assignments: the answers to change, as `key=value`.
         dry_run: only show what would happen.
     """
-    with _workshop() as folder:
+    with workshop() as folder:
         versions = Versions(folder)
         project = Project(path, versions)
         changes = answers.from_flags(project.version.questionnaire, assignments, "")
-        return _change(folder, versions, project, project.version, changes, dry_run=dry_run)
+        wanted = _carried(project, project.version, changes)
+        return put(folder, versions, project, wanted, dry_run=dry_run)
 
 
 def diff(path: Path) -> int:
     """Show what a project's user changed since it was generated; return the exit code."""
-    with _workshop() as folder:
+    with workshop() as folder:
         versions = Versions(folder)
         project = Project(path, versions)
-        base = project.version.tree(project.answers, folder / "base")
+        base = versions.tree(project.parts.values(), folder / "base")
         project.check_answers(folder / "base")
         # A new index and no settings: only the project's own .gitignore counts.
         git("read-tree", "--empty", repository=versions.repository)
@@ -84,26 +86,57 @@ def diff(path: Path) -> int:
     return 0
 
 
-def _change(
+def _carried(project: Project, after: Version, changes: Answers) -> dict[str, Part]:
+    """Take all parts to another version, or the project itself to other answers.
+
+    The further sets of launch files follow the project in all that is not about where it runs.
+    """
+    if changes.get("launch_folder", WHOLE) != WHOLE:
+        raise DdpgenError("belongs to `ddpgen launch`", option="launch_folder")
+    wanted: dict[str, Part] = {}
+    for folder, part in project.parts.items():
+        if folder != WHOLE:
+            changes = what_trains(after.questionnaire, wanted[WHOLE].answers)
+        given = carried(part.version.questionnaire, after.questionnaire, part.answers, changes)
+        wanted[folder] = Part(after, given)
+    return wanted
+
+
+def what_trains(questionnaire: Questionnaire, given: Answers) -> Answers:
+    """Return the answers that are not about where it runs: those asked before `clusters`."""
+    names = [*questionnaire.questions]
+    return {name: given[name] for name in names[: names.index("clusters")] if name in given}
+
+
+def put(
     folder: Path,
     versions: Versions,
     project: Project,
-    after: Version,
-    changes: Answers,
+    wanted: Mapping[str, Part],
     *,
     dry_run: bool,
 ) -> int:
+    """Merge other parts into a project, report it, and return the exit code.
+
+    Args:
+        folder: a folder for files in between.
+        versions: the versions of the template.
+        project: the project.
+        wanted: what it should consist of, by folder of launch files.
+        dry_run: only show what would happen.
+    """
     project.check_repository()
-    before = project.version
-    wanted = carried(before.questionnaire, after.questionnaire, project.answers, changes)
-    base = before.tree(project.answers, folder / "base")
+    base = versions.tree(project.parts.values(), folder / "base")
     project.check_answers(folder / "base")
-    theirs = after.tree(wanted, folder / "theirs")
-    outcome = merge(project, versions, base, theirs, f"ddpgen-{after.tag[1:]}")
+    theirs = versions.tree(wanted.values(), folder / "theirs")
+    label = f"ddpgen-{wanted[WHOLE].version.tag[1:]}"
+    outcome = merge(project, versions, base, theirs, label)
     _check_line_ends(versions, outcome, base, theirs)
     if dry_run:
         print(git("diff", "-M", outcome.ours, outcome.result, repository=versions.repository))
-    _print_answers(project.answers, wanted)
+    for name, part in wanted.items():
+        if name in project.parts:
+            _print_answers(project.parts[name].answers, part.answers, name)
     report = _report(outcome)
     if outcome.result == outcome.ours:
         print(report or "Nothing to change.")
@@ -113,18 +146,19 @@ def _change(
         where = shlex.quote(str(project.root))
         undo = "git reset --quiet . && git restore . && git clean -fd ."
         print(f"To undo: cd {where} && {undo}", file=sys.stderr, flush=True)
-        apply(project, outcome, ANSWERS_FILE)
+        apply(project, outcome)
         print(report)
         if project.detached():
             print("HEAD is detached: make a branch before you commit (git switch -c NAME).")
     return CONFLICTS if outcome.stages or outcome.unknown else 0
 
 
-def _print_answers(before: Answers, after: Answers) -> None:
+def _print_answers(before: Answers, after: Answers, folder: str) -> None:
+    of = "" if folder == WHOLE else f"{folder}: "
     for name in [*before, *(name for name in after if name not in before)]:
         old, new = (show(values[name]) if name in values else "-" for values in (before, after))
         if old != new:
-            print(f"{name}: {old} -> {new}")
+            print(f"{of}{name}: {old} -> {new}")
 
 
 def _report(outcome: Merge) -> str:
@@ -162,7 +196,7 @@ def _check_line_ends(versions: Versions, outcome: Merge, base: str, theirs: str)
 
 
 @contextmanager
-def _workshop() -> Iterator[Path]:
+def workshop() -> Iterator[Path]:
     """Give a temporary folder, and say clearly when the machine does not play along."""
     try:
         with tempfile.TemporaryDirectory(prefix="ddpgen-") as folder:

@@ -1,12 +1,13 @@
 """All versions of the template that this ddpgen has, and projects as each of them renders them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from ddpgen import template_source
 from ddpgen.errors import DdpgenError
-from ddpgen.questions import Questionnaire, Value
+from ddpgen.questions import Answers, Questionnaire, Value
 from ddpgen.template_source import git, order
 
 
@@ -29,13 +30,19 @@ class Versions:
 
     def __getitem__(self, tag: str) -> "Version":
         if tag == template_source.TAG:
-            return Version(tag, template_source.template_root(), self)
+            return Version(tag, template_source.template_root())
         root = self._folder / tag
         if not root.exists():
             root.mkdir()
             arguments = ("--work-tree=.", "checkout", "--quiet", "--force", tag, "--", ".")
             git(*arguments, repository=self.repository, cwd=root)
-        return Version(tag, root, self)
+        return Version(tag, root)
+
+    def tree(self, parts: Iterable["Part"], dest: Path) -> str:
+        """Render the parts of a project into a new folder; return the hash of its tree."""
+        for part in parts:
+            part.version.render(part.answers, dest)
+        return template_source.tree_of(dest, self.repository)
 
     def find(self, text: str) -> str:
         """Return the tag of a version as a user writes it.
@@ -58,19 +65,30 @@ class Versions:
 class Version:
     """One version of the template."""
 
-    def __init__(self, tag: str, root: Path, versions: Versions) -> None:
+    def __init__(self, tag: str, root: Path) -> None:
         self.tag = tag
         self._root = root
-        self._versions = versions
 
     @cached_property
     def questionnaire(self) -> Questionnaire:
         """Its questions."""
         return Questionnaire(self._root)
 
-    def tree(self, answers: Mapping[str, Value], dest: Path) -> str:
-        """Render a project into a new folder; return the hash of its tree in the repository."""
+    def render(self, answers: Mapping[str, Value], dest: Path) -> None:
+        """Render what these answers give into a folder, beside what is there."""
         from ddpgen import render
 
         render.render(answers, dest, self._root, self.tag)
-        return template_source.tree_of(dest, self._versions.repository)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one answers file of a project stands for.
+
+    Attributes:
+        version: the version of the template that it was rendered with.
+        answers: the answers.
+    """
+
+    version: Version
+    answers: Answers

@@ -14,7 +14,7 @@ from ddpgen import questions, template_source
 from ddpgen.questions import Answers, Value
 
 TEMPLATE = template_source.template_root()
-LAUNCH = TEMPLATE / "project" / "launch"
+LAUNCH = TEMPLATE / "project" / "{{ launch_folder }}"
 ALL = ["local", "ssh", "slurm", "kubernetes", "pbs", "lsf"]
 WORST = "A_b.c-D"  # every kind of character that an answer for a shell or YAML file may hold
 VALUES: dict[str, list[Value]] = {
@@ -32,6 +32,7 @@ VALUES: dict[str, list[Value]] = {
     "account": ["", "_a.b-C"],
     "gpu_type": ["", "_a.b-C"],
     "cpus_per_gpu": [7],
+    "launch_folder": ["launch"],
 }
 
 
@@ -77,11 +78,12 @@ def contexts() -> Iterator[Answers]:
 def rendered() -> dict[str, set[str]]:
     """Path in launch/ -> the distinct texts that it can have."""
     files: dict[str, set[str]] = {}
-    names = environment().list_templates(filter_func=lambda n: n.startswith("project/launch/"))
+    folder = LAUNCH.relative_to(TEMPLATE).as_posix()
+    names = environment().list_templates(filter_func=lambda name: name.startswith(f"{folder}/"))
     templates = [(n, environment().get_template(n)) for n in names]
     for context in contexts():
         for name, template in templates:
-            path = name.removeprefix("project/launch/")
+            path = name.removeprefix(f"{folder}/")
             text = template.render(context) if path.endswith(".jinja") else template_text(name)
             files.setdefault(path.removesuffix(".jinja"), set()).add(text)
     return files

@@ -33,9 +33,14 @@ QUESTIONS = questions.load().questions
 def files() -> dict[str, str]:
     """Path in the project -> name of its template, of all files but the one with the answers."""
     names = ENVIRONMENT.list_templates(filter_func=lambda name: name.startswith("project/"))
-    paths = {name.removeprefix("project/").removesuffix(".jinja"): name for name in names}
+    paths = {_path(name): name for name in names}
     unwanted = re.compile(r"(^|/)(__pycache__|\.[a-z]+_cache)/|\.pyc$|_copier_conf")
     return {path: name for path, name in paths.items() if not unwanted.search(path)}
+
+
+def _path(name: str) -> str:
+    path = name.removeprefix("project/").removesuffix(".jinja")
+    return path.replace("{{ launch_folder }}", "launch")
 
 
 @cache
@@ -52,7 +57,7 @@ def reads(path: str) -> frozenset[str]:
 
 
 def _literals(pattern: str) -> list[str]:
-    return re.findall(r"'(/[^']+)'", pattern)
+    return re.findall(r"'(/[^']+)'", pattern.replace("'/' ~ launch_folder ~ '", "'/launch"))
 
 
 @cache

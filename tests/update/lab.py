@@ -145,13 +145,17 @@ shutil.copy(bundle, source.RELEASES)
 def change(template: Path) -> None:
     """What 91.0.0 does: lines in many files, a file renamed, deleted, added, two questions."""
     project = template / "project"
+
+    def place(name: str) -> Path:
+        return project / re.sub("^launch/", "{{ launch_folder }}/", name)
+
     for name in CHANGED_IN_NEW:
-        path = next(p for p in (project / name, project / f"{name}.jinja") if p.is_file())
+        path = next(p for p in (place(name), place(f"{name}.jinja")) if p.is_file())
         lines = path.read_text().splitlines()
         for number in range(len(lines) - 3, 3, -9):
             lines[number:number] = [f"# changed in 91 after {number}"]
         path.write_text("\n".join(lines) + "\n")
-    (project / RENAMED_FROM).rename(project / RENAMED_TO)
+    place(RENAMED_FROM).rename(place(RENAMED_TO))
     next(project.glob(f"{DELETED}*")).unlink()
     (project / ADDED).write_text("# added in 91\n")
     path = template / "copier.yml"

@@ -1,5 +1,5 @@
 if [[ ! -f train.py ]]; then
-    echo "train.py is not in $PWD: submit from the project's folder, sbatch launch/..." >&2
+    echo "train.py is not in $PWD: submit from the project's folder, sbatch {{ launch_folder }}/..." >&2
     exit 2
 fi
 

@@ -1,0 +1,116 @@
+"""More sets of launch files in a project: for another cluster, or for another size of a job.
+
+A set is a folder launch_NAME beside launch/, with a file of answers of its own. Nothing else in the
+project depends on it, and updates carry it along.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddpgen import answers, questions
+from ddpgen.carry import carried
+from ddpgen.errors import DdpgenError, nearest, show
+from ddpgen.project import Project
+from ddpgen.questions import Answers, Questionnaire
+from ddpgen.update import put, what_trains, workshop
+from ddpgen.versions import Part, Versions
+
+# What starts a job, in the project's folder.
+_START = {
+    "local": "{}/local.sh",
+    "ssh": "{}/ssh.sh",
+    "slurm": "sbatch {}/slurm.sbatch",
+    "kubernetes": "kubectl apply -f {0}/kubernetes/volumes.yaml -f {0}/kubernetes/trainjob.yaml",
+    "pbs": "qsub {}/pbs.sh",
+    "lsf": "bsub < {}/lsf.sh",
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line asks for.
+
+    Attributes:
+        cluster: one of the choices of `clusters`.
+        name: what the folder is called after launch_; "" for the cluster's own name.
+        data: answers, as `key=value`.
+    """
+
+    cluster: str
+    name: str
+    data: list[str]
+
+    @property
+    def folder(self) -> str:
+        """The folder of the set."""
+        return f"launch_{self.name or self.cluster}"
+
+
+def add(path: Path, request: Request, *, dry_run: bool) -> int:
+    """Add a set of launch files to a project, or give it other answers; return the exit code."""
+    with workshop() as folder:
+        versions = Versions(folder)
+        project = Project(path, versions)
+        part = _part(project, request)
+        code = put(
+            folder, versions, project, {**project.parts, request.folder: part}, dry_run=dry_run
+        )
+    if code == 0 and not dry_run:
+        print(f"Start it: {_START[request.cluster].format(request.folder)}")
+    return code
+
+
+def show_file(path: Path, request: Request) -> int:
+    """Print the file that starts such a job, write nothing; return the exit code."""
+    with workshop() as folder:
+        project = Project(path, Versions(folder))
+        part = _part(project, request)
+        part.version.render(part.answers, folder / "set")
+        name = _START[request.cluster].format(request.folder).split()[-1]
+        print((folder / "set" / name).read_text(encoding="utf-8"), end="")
+    return 0
+
+
+def listing(path: Path) -> int:
+    """Print the clusters that there are files for, and the sets of a project; return the code."""
+    for choice in questions.load().questions["clusters"].choices:
+        print(f"{choice.value:<12}{choice.words}")
+    with workshop() as folder:
+        project = Project(path, Versions(folder))
+    print(f"\nIn {show(project.root)}:")
+    for name, part in project.parts.items():
+        clusters, nodes, gpus = (part.answers[k] for k in ("clusters", "nodes", "gpus_per_node"))
+        print(f"  {name}/  {show(clusters)}: nodes={nodes} gpus_per_node={gpus}")
+    return 0
+
+
+def _part(project: Project, request: Request) -> Part:
+    version = project.version
+    questionnaire = version.questionnaire
+    if "launch_folder" not in questionnaire.questions:
+        raise DdpgenError(
+            "its template is too old for more launch files",
+            option=show(project.root),
+            remedy="first: ddpgen update",
+        )
+    known = questionnaire.questions["clusters"].values
+    if request.cluster not in known:
+        raise DdpgenError(
+            "is not a choice",
+            option="CLUSTER",
+            value=request.cluster,
+            allowed=known,
+            remedy=nearest(request.cluster, known),
+        )
+    changes = answers.from_flags(questionnaire, request.data)
+    if clash := changes.keys() & {"clusters", "launch_folder"}:
+        raise DdpgenError("follows from CLUSTER and --name", option=clash.pop())
+    changes |= {"clusters": [request.cluster], "launch_folder": request.folder}
+    earlier = project.parts.get(request.folder)
+    recorded = earlier.answers if earlier else _start(questionnaire, project.answers)
+    return Part(version, carried(questionnaire, questionnaire, recorded, changes))
+
+
+def _start(questionnaire: Questionnaire, given: Answers) -> Answers:
+    """The answers that a new set begins with: the project's, where they are not about a cluster."""
+    return {**what_trains(questionnaire, given), "gpus_per_node": given["gpus_per_node"]}
