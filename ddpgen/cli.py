@@ -48,6 +48,7 @@ _LAUNCH_EXAMPLES = """\
 examples:
   ddpgen launch slurm --nodes 8 --gpus-per-node 4      adds launch_slurm/
   ddpgen launch slurm --nodes 64 --name big            adds launch_big/ beside it
+  ddpgen launch --site perlmutter --account m1234      adds launch_perlmutter/
   ddpgen launch slurm --nodes 16                       changes launch_slurm/; your edits stay
   ddpgen launch kubernetes --nodes 2 --stdout          prints the manifest, writes nothing
   ddpgen launch --list                                 what there is
@@ -144,6 +145,7 @@ def _parser() -> argparse.ArgumentParser:
     new.add_argument(
         "--answers", type=Path, metavar="FILE", help="answers from a TOML or YAML file"
     )
+    new.add_argument("--site", default="", help="a cluster's answers (ddpgen site list)")
     new.add_argument("--dry-run", action="store_true", help="list the files, write nothing")
     new.set_defaults(command=_new)
     _add_update(commands)
@@ -153,6 +155,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, purpose in (("json", "for programs"), ("markdown", "for the documentation")):
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=purpose)
     options.set_defaults(command=_options, form="text")
+    _add_site(commands)
     _add_check(commands)
     completion = commands.add_parser("completion", help="print a script for your shell")
     completion.add_argument("shell", choices=["bash", "zsh"])
@@ -211,7 +214,8 @@ def _add_launch(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     launch.add_argument("cluster", nargs="?", metavar="CLUSTER", help="local, ssh, slurm, ...")
-    launch.add_argument("--name", default="", help="of the set (default: the cluster's)")
+    launch.add_argument("--site", default="", help="a site's answers (ddpgen site list)")
+    launch.add_argument("--name", default="", help="of the set (default: the site's or cluster's)")
     for name, purpose in _SIZES.items():
         flag = f"--{name.replace('_', '-')}"
         launch.add_argument(flag, dest=name, metavar=name.split("_")[0].upper(), help=purpose)
@@ -226,6 +230,27 @@ def _add_launch(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     form.add_argument("--stdout", action="store_true", help="print the file that starts the job")
     form.add_argument("--dry-run", action="store_true", help="show all, change nothing")
     launch.set_defaults(command=_launch)
+
+
+def _add_site(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    site = commands.add_parser(
+        "site",
+        help="what a cluster's users need not type: list, show, new, check",
+        allow_abbrev=False,
+        description="Sites hold the answers that belong to a cluster, for --site of `ddpgen new` "
+        "and `ddpgen launch`. Yours are TOML files in your config folder; some are built in.",
+    )
+    actions = site.add_subparsers(title="actions", metavar="ACTION", required=True)
+    for action, purpose in (
+        ("list", "all sites"),
+        ("show", "the file of one, with its sources"),
+        ("new", "make one from what this machine tells about itself"),
+        ("check", "say what does not fit the machine this runs on; exit code 1 if something"),
+    ):
+        parser = actions.add_parser(action, help=purpose, allow_abbrev=False)
+        if action != "list":
+            parser.add_argument("name", metavar="NAME", help="the site")
+        parser.set_defaults(command=_site, action=action)
 
 
 def _add_check(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -283,11 +308,13 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _new(arguments: argparse.Namespace) -> int:
-    from ddpgen import answers, detect, questions, render
+    from ddpgen import answers, detect, questions, render, sites
 
     questionnaire = questions.load()
     given = answers.from_file(questionnaire, arguments.answers) if arguments.answers else {}
     given |= answers.from_flags(questionnaire, arguments.data)
+    if arguments.site:
+        given = sites.load(arguments.site, questionnaire).fill(questionnaire, given)
     path = None if arguments.path is None else _path(arguments.path)
     if given.get("launch_folder", "launch") != "launch":
         raise DdpgenError("is for a project that is there: ddpgen launch", option="launch_folder")
@@ -340,14 +367,36 @@ def _launch(arguments: argparse.Namespace) -> int:
     path = _path(arguments.path)
     if arguments.list:
         return launch.listing(path)
-    if not arguments.cluster:
+    if not arguments.cluster and not arguments.site:
         raise DdpgenError("say for which cluster: ddpgen launch CLUSTER (--list shows them)")
     given = ((name, getattr(arguments, name)) for name in _SIZES)
     data = [f"{name}={value}" for name, value in given if value is not None]
-    request = launch.Request(arguments.cluster, arguments.name, [*data, *arguments.data])
+    data += arguments.data
+    request = launch.Request(arguments.cluster or "", arguments.site, arguments.name, data)
     if arguments.stdout:
         return launch.show_file(path, request)
     return launch.add(path, request, dry_run=arguments.dry_run)
+
+
+def _site(arguments: argparse.Namespace) -> int:
+    from ddpgen import questions, sites
+
+    if arguments.action == "new":
+        print(f"Wrote {sites.create(arguments.name)}: look it through.")
+        return 0
+    questionnaire = questions.load()
+    chosen = [arguments.name] if arguments.action != "list" else [*sites.names()]
+    for site in [sites.load(name, questionnaire) for name in chosen]:
+        if arguments.action == "list":
+            print(f"{site.name:<16}{site.cluster:<8}{site.title}")
+        elif arguments.action == "show":
+            print(site.path.read_text(encoding="utf-8"), end="")
+        elif found := sites.problems(site, questionnaire):
+            print("\n".join(found))
+            return FINDINGS
+        else:
+            print(f"Nothing here contradicts {site.name}.")
+    return 0
 
 
 def _interview(questionnaire: "Questionnaire", given: "Answers", named: "Answers") -> "Answers":

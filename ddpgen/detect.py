@@ -24,6 +24,9 @@ class Partition:
     name: str
     gpu_type: str
     gpus_per_node: int
+    cpus: int = 0  # of a node; 0: unknown
+    time_limit: int = 0  # in seconds; 0: none
+    features: frozenset[str] = frozenset()
 
 
 class Detector:
@@ -32,9 +35,9 @@ class Detector:
     def __init__(self, infiniband: Path = Path("/sys/class/infiniband")) -> None:
         pool = ThreadPoolExecutor(max_workers=4)
         self._gpus: Future[int] = pool.submit(_count_gpus)
-        self._partitions: Future[list[Partition] | None] = pool.submit(_slurm)
+        self._partitions: Future[list[Partition] | None] = pool.submit(partitions)
         self._kubernetes: Future[bool] = pool.submit(_kubernetes)
-        self._fabric: Future[str] = pool.submit(_fabric, infiniband)
+        self._fabric: Future[str] = pool.submit(fabric, infiniband)
         pool.shutdown(wait=False)
 
     def suggest(self, name: str, context: Mapping[str, Value]) -> Value | None:
@@ -92,29 +95,45 @@ def _count_gpus() -> int:
     return sum(line.startswith("GPU ") for line in listing.splitlines())
 
 
-def _slurm() -> list[Partition] | None:
+def partitions() -> list[Partition] | None:
     """Return the partitions with GPUs, the default one first; None without SLURM."""
-    listing = _output("sinfo", "--noheader", "--format=%P|%G")
+    listing = _output("sinfo", "--noheader", "--format=%P|%G|%c|%l|%f")
     if listing is None:
         return None
     found: dict[str, Partition] = {}
     default = ""
     for line in listing.splitlines():
-        label, _, gres = line.strip().partition("|")
+        label, gres, cpus, limit, features, *_ = [*line.strip().split("|"), "", "", "", ""]
         name = label.removesuffix("*")
         default = name if label.endswith("*") else default
         # gpu:a100:4(S:0-1), gpu:4, or (null)
         match = re.search(r"\bgpu(?::([A-Za-z][\w.-]*))?:(\d+)", gres)
         if match and name not in found:
-            found[name] = Partition(name, match[1] or "", int(match[2]))
+            found[name] = Partition(
+                name,
+                match[1] or "",
+                int(match[2]),
+                int(re.sub(r"\D", "", cpus) or 0),
+                seconds(limit),
+                frozenset(features.split(",")) - {"", "(null)"},
+            )
     return sorted(found.values(), key=lambda partition: partition.name != default)
+
+
+def seconds(limit: str) -> int:
+    """Read a time limit as SLURM writes it, [D-]HH:MM:SS or MM:SS; 0 for none."""
+    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", limit)
+    if not match:
+        return 0
+    days, hours, minutes, rest = (int(part or 0) for part in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + rest
 
 
 def _kubernetes() -> bool:
     return bool((_output("kubectl", "config", "current-context") or "").strip())
 
 
-def _fabric(infiniband: Path) -> str:
+def fabric(infiniband: Path = Path("/sys/class/infiniband")) -> str:
     """Return the network choice that the first RDMA device stands for, or ""."""
     for device in sorted(infiniband.glob("*")):
         if (device / "device/driver").resolve().name == "efa":

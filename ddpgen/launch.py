@@ -7,7 +7,7 @@ project depends on it, and updates carry it along.
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddpgen import answers, questions
+from ddpgen import answers, questions, sites
 from ddpgen.carry import carried
 from ddpgen.errors import DdpgenError, nearest, show
 from ddpgen.project import Project
@@ -31,19 +31,21 @@ class Request:
     """What the command line asks for.
 
     Attributes:
-        cluster: one of the choices of `clusters`.
-        name: what the folder is called after launch_; "" for the cluster's own name.
+        cluster: one of the choices of `clusters`, or "" for that of the site.
+        site: the name of a site, or "".
+        name: what the folder is called after launch_; "" for the name of the site or cluster.
         data: answers, as `key=value`.
     """
 
     cluster: str
+    site: str
     name: str
     data: list[str]
 
     @property
     def folder(self) -> str:
         """The folder of the set."""
-        return f"launch_{self.name or self.cluster}"
+        return f"launch_{self.name or self.site or self.cluster}"
 
 
 def add(path: Path, request: Request, *, dry_run: bool) -> int:
@@ -56,8 +58,13 @@ def add(path: Path, request: Request, *, dry_run: bool) -> int:
             folder, versions, project, {**project.parts, request.folder: part}, dry_run=dry_run
         )
     if code == 0 and not dry_run:
-        print(f"Start it: {_START[request.cluster].format(request.folder)}")
+        print(f"Start it: {start_command(part)}")
     return code
+
+
+def start_command(part: Part) -> str:
+    """What starts a job with a set of launch files."""
+    return _START[show(part.answers["clusters"])].format(part.answers["launch_folder"])
 
 
 def show_file(path: Path, request: Request) -> int:
@@ -66,7 +73,7 @@ def show_file(path: Path, request: Request) -> int:
         project = Project(path, Versions(folder))
         part = _part(project, request)
         part.version.render(part.answers, folder / "set")
-        name = _START[request.cluster].format(request.folder).split()[-1]
+        name = start_command(part).split()[-1]
         print((folder / "set" / name).read_text(encoding="utf-8"), end="")
     return 0
 
@@ -93,22 +100,28 @@ def _part(project: Project, request: Request) -> Part:
             option=show(project.root),
             remedy="first: ddpgen update",
         )
-    known = questionnaire.questions["clusters"].values
-    if request.cluster not in known:
-        raise DdpgenError(
-            "is not a choice",
-            option="CLUSTER",
-            value=request.cluster,
-            allowed=known,
-            remedy=nearest(request.cluster, known),
-        )
+    site = sites.load(request.site, questionnaire) if request.site else None
     changes = answers.from_flags(questionnaire, request.data)
     if clash := changes.keys() & {"clusters", "launch_folder"}:
         raise DdpgenError("follows from CLUSTER and --name", option=clash.pop())
-    changes |= {"clusters": [request.cluster], "launch_folder": request.folder}
     earlier = project.parts.get(request.folder)
+    changes |= {"launch_folder": request.folder}
+    if request.cluster:
+        changes |= {"clusters": [_cluster(questionnaire, request.cluster)]}
+    if site:
+        changes = site.fill(questionnaire, changes)
     recorded = earlier.answers if earlier else _start(questionnaire, project.answers)
     return Part(version, carried(questionnaire, questionnaire, recorded, changes))
+
+
+def _cluster(questionnaire: Questionnaire, name: str) -> str:
+    known = questionnaire.questions["clusters"].values
+    if name not in known:
+        remedy = nearest(name, known)
+        raise DdpgenError(
+            "is not a choice", option="CLUSTER", value=name, allowed=known, remedy=remedy
+        )
+    return name
 
 
 def _start(questionnaire: Questionnaire, given: Answers) -> Answers:

@@ -24,15 +24,23 @@ VALUES: dict[str, list[Value]] = {
     "nodes": [1, 2],
     "gpus_per_node": [3],
     "network": [],  # all choices
-    "interface": ["", "eth0.1-b_c"],
     "container": [],  # all choices
     "container_image": ["~/a#b@c+d:e~f-g_h.sif"],
     "time_limit": ["1:02:03"],
-    "partition": ["", "_a,b.c-D"],
-    "account": ["", "_a.b-C"],
-    "gpu_type": ["", "_a.b-C"],
     "cpus_per_gpu": [7],
     "launch_folder": ["launch"],
+}
+# Answers that may be empty: none, each by itself, and all at once.
+OPTIONAL: Answers = {
+    "interface": "eth0.1-b_c",
+    "partition": "_a,b.c-D",
+    "account": "_a.b-C",
+    "gpu_type": "_a.b-C",
+    "qos": "_a.b-C",
+    "constraint": "_a.b&c|D-e",
+    "memory": "480G",
+    "gpu_request": "gres",
+    "modules": "a/1.0-b c_d+e",
 }
 
 
@@ -68,8 +76,10 @@ def contexts() -> Iterator[Answers]:
     """What templates see, for every combination of values that ddpgen accepts."""
     questionnaire = questions.load()
     values = {n: v or list(questionnaire.questions[n].values) for n, v in VALUES.items()}
-    for combination in itertools.product(*values.values()):
-        states = list(questionnaire.evaluate(dict(zip(values, combination, strict=True))))
+    optional: list[Answers] = [{}, *({k: v} for k, v in OPTIONAL.items()), OPTIONAL]
+    for *combination, more in itertools.product(*values.values(), optional):
+        given = {**dict(zip(values, combination, strict=True)), **more}
+        states = list(questionnaire.evaluate(given))
         # An answer to a question that does not apply here: the combination without it comes too.
         if not any(state.active and state.problem for state in states):
             yield {state.question.name: state.value for state in states}

@@ -51,7 +51,9 @@ def test_gpus_are_counted(programs: Path) -> None:
 
 def test_slurm_partitions_and_gpu_types(programs: Path) -> None:
     lines = "cpu|(null)\\nold|gpu:2\\nbig*|gpu:a100:8(S:0-1),shard:4\\nbig*|gpu:v100:4\\n"
-    install(programs, "sinfo", f'[ "$1 $2" = "--noheader --format=%P|%G" ] && printf "{lines}"')
+    install(
+        programs, "sinfo", f'[ "$1 $2" = "--noheader --format=%P|%G|%c|%l|%f" ] && printf "{lines}"'
+    )
     detector = Detector()
     assert detector.suggest("clusters", {}) == ["slurm"]
     assert detector.suggest("partition", ONE_NODE) == "big"

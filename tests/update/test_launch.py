@@ -20,7 +20,7 @@ SLURM: dict[str, Value] = {"clusters": ["slurm"], "nodes": 8, "network": "infini
 
 
 def add(project: Path, cluster: str, *data: str, name: str = "") -> int:
-    return launch.add(project, launch.Request(cluster, name, list(data)), dry_run=False)
+    return launch.add(project, launch.Request(cluster, "", name, list(data)), dry_run=False)
 
 
 def with_set(lab: Lab, dest: Path, answers: Mapping[str, Value], tag: str, folder: str) -> Path:

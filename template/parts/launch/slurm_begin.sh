@@ -3,9 +3,16 @@ if [[ ! -f train.py ]]; then
     exit 2
 fi
 
+# {% if modules %}
+# The shell function `module` reads variables that are not set.
+set +u
+module load {{ modules }}
+set -u
+
+# {% endif %}
 # The allocation is what was granted, whatever the lines above say.
 export NNODES=$SLURM_JOB_NUM_NODES
-export NPROC=${SLURM_GPUS_PER_NODE##*:}
+export NPROC={{ "$SLURM_GPUS_ON_NODE" if gpu_request == "gres" else "${SLURM_GPUS_PER_NODE##*:}" }}
 read -r HEAD < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 export HEAD
 # Two jobs on one node must not share a port; below 32768, where the kernel takes its own.
