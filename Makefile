@@ -42,8 +42,9 @@ test: $(VENV)/dev    ## everything: lint, types, generator, every variant, real 
 	$(BIN)/python -m pytest -rs --numprocesses=$(WORKERS) </dev/null
 
 .PHONY: matrix
-matrix: $(VENV)/dev    ## only the product: every variant of every file, and training in every combination
-	$(BIN)/python -m pytest -rs tests/product --numprocesses=$(WORKERS) </dev/null
+matrix: $(VENV)/dev    ## every combination: renders, trains on two processes; writes docs/matrix.md
+	$(BIN)/python -m pytest -rs tests/product tests/clusters/test_files.py --programs=all --own-tests=pairs \
+	    --page=docs/matrix.md --numprocesses=$(WORKERS) </dev/null
 
 .PHONY: update-tests
 update-tests: $(VENV)/dev    ## updates from every release to every later one, and of 500 randomly edited projects

@@ -1,5 +1,6 @@
 """How much of the product is run, and how the tests are shared out over the workers of one run."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,6 +27,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
     return Scheduling(config, log)
 
 
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if page := config.getoption("--page"):
+        from product.page import write
+
+        write(terminalreporter, page)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--programs",
@@ -47,6 +55,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="some",
         help="which versions are updated to which: every one to the next, or to every later one",
     )
+    parser.addoption("--page", type=Path, help="write what the matrix did to this file")
     parser.addoption("--edits", type=int, default=10, help="how many random edits are updated")
     parser.addoption(
         "--attacks", type=int, default=100, help="how many hostile sets of answers are tried"
