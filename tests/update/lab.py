@@ -17,6 +17,8 @@ from ddpgen.versions import Versions
 
 ROOT = Path(__file__).resolve().parents[2]
 OLD, NEW = "v90.0.0", "v91.0.0"
+# Two versions of a file, of one length and written in one second, have the same compiled file.
+NOTHING_COMPILED = {"PYTHONDONTWRITEBYTECODE": "1"}
 RENAMED_FROM, RENAMED_TO = "launch/nccl.debug.env", "launch/debug.env"
 DELETED, ADDED = "tests/test_equality.py", "tests/test_added.py"
 CHANGED_IN_NEW = ("train.py", "steps.py", "config.toml", "README.md", "optim.py", "launch/node.sh")
@@ -54,6 +56,7 @@ class Lab:
             "HOME": str(home),
             "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
             "PYTHONPATH": str(self.package),
+            **NOTHING_COMPILED,
         }
 
     def run(self, *command: str | Path, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
@@ -136,7 +139,7 @@ bundle = source.make_bundle(Path(sys.argv[1]), "{tag}", notes, list(source.relea
 shutil.copy(bundle, source.RELEASES)
 """
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "PYTHONPATH": str(package)}
+        environment = {**os.environ, "PYTHONPATH": str(package), **NOTHING_COMPILED}
         # Python looks for modules where it starts, too.
         command = [sys.executable, "-c", code, folder]
         subprocess.run(command, cwd=package, env=environment, check=True)

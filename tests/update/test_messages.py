@@ -137,9 +137,7 @@ def test_mistake_on_the_command_line(lab: Lab, project: Path, case: str) -> None
 
 
 def test_without_git(lab: Lab, project: Path) -> None:
-    done = lab.run(
-        shutil.which("python") or "python", "-m", "ddpgen", "update", cwd=project, PATH="/none"
-    )
+    done = lab.run(sys.executable, "-m", "ddpgen", "update", cwd=project, PATH="/none")
     assert done.returncode == 2
     assert "git: is needed for this" in done.stderr
     assert "Traceback" not in done.stderr

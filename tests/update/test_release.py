@@ -27,7 +27,8 @@ def release(checkout: Path, version: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, ".ci/release.py", version],
         cwd=checkout,
-        env={**os.environ, "PYTHONPATH": str(checkout)},  # the checkout's own ddpgen
+        # The checkout's own ddpgen; compiled files would be in the way of the commits below.
+        env={**os.environ, "PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         timeout=120,
