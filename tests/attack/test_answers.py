@@ -219,8 +219,9 @@ def test_nothing_for_a_shell_gets_into_an_answer(text: str) -> None:
     free = [q for q in questionnaire.questions.values() if q.type == "str" and not q.choices]
     names = [question.name for question in free if not question.computed]
     assert len(names) > 5
+    usual = {"time_limit": "1:00:00", "memory": "8G", "launch_folder": "launch_1"}
     for name in names:
-        answers.resolve(questionnaire, base | {name: "1:00:00" if "time" in name else "usual"})
+        answers.resolve(questionnaire, base | {name: usual.get(name, "usual")})
         with pytest.raises(DdpgenError):
             answers.resolve(questionnaire, base | {name: text})
 

@@ -119,6 +119,8 @@ TEXTS = [
     and not questions.load().questions[name].choices
 ]
 HOSTILE = ["$(touch x)", "`touch x`", "a;touch x", "a b", "a'b", 'a"b', "a\nb", "a|b", "-a", "a\\b"]
+# Several modules are several words; constraints stand in comments, which no shell reads.
+FINE = {("a b", "modules"), ("a|b", "constraint")}
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -127,7 +129,7 @@ def test_answers_that_a_shell_would_interpret_are_refused(name: str, value: str)
     given: questions.Answers = {"clusters": variants.ALL, "nodes": 2, name: value}
     state = next(s for s in questions.load().evaluate(given) if s.question.name == name)
     assert state.active
-    assert state.problem
+    assert bool(state.problem) == ((value, name) not in FINE)
 
 
 def test_longest_shell_file_is_short(scripts: list[Path]) -> None:

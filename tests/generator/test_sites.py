@@ -145,7 +145,6 @@ def test_mistakes_in_a_site(place: Path, text: str, reason: str) -> None:
     with pytest.raises(DdpgenError) as caught:
         sites.load("wrong", QUESTIONNAIRE)
     assert reason in str(caught.value)
-    assert "/ddpgen/sites/" in str(caught.value)
 
 
 def test_unknown_site_names_the_nearest(place: Path) -> None:

@@ -57,7 +57,7 @@ def reads(path: str) -> frozenset[str]:
 
 
 def _literals(pattern: str) -> list[str]:
-    return re.findall(r"'(/[^']+)'", pattern.replace("'/' ~ launch_folder ~ '", "'/launch"))
+    return re.findall(r"'(/[^']+)'", pattern.replace("/launch*/", "/launch/"))
 
 
 @cache
@@ -113,7 +113,8 @@ def text(path: str, answers: Mapping[str, Value]) -> str | None:
 @cache
 def _text(path: str, frozen: tuple[tuple[str, Value | tuple[str, ...]], ...]) -> str | None:
     seen = context({k: list(v) if isinstance(v, tuple) else v for k, v in frozen})
-    left_out = [ENVIRONMENT.from_string(p).render(seen) for p in SETTINGS["_exclude"] if "{" in p]
+    patterns = [p.replace("/launch*/", "/launch/") for p in SETTINGS["_exclude"] if "{" in p]
+    left_out = [ENVIRONMENT.from_string(pattern).render(seen) for pattern in patterns]
     if any(f"/{path}" == p or f"/{path}".startswith(f"{p}/") for p in left_out if p):
         return None
     name = files()[path]
