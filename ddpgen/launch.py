@@ -108,9 +108,10 @@ def _part(project: Project, request: Request) -> Part:
     changes |= {"launch_folder": request.folder}
     if request.cluster:
         changes |= {"clusters": [_cluster(questionnaire, request.cluster)]}
-    if site:
-        changes = site.fill(questionnaire, changes)
     recorded = earlier.answers if earlier else _start(questionnaire, project.answers)
+    if site:
+        said_before = {name: recorded[name] for name in site.needs if name in recorded}
+        changes = site.fill(questionnaire, said_before | changes)
     return Part(version, carried(questionnaire, questionnaire, recorded, changes))
 
 

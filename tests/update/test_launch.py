@@ -106,6 +106,20 @@ def test_clusters_side_by_side(lab: Lab, project: Path) -> None:
     assert "FI_" not in (project / "launch_slurm/nccl.env").read_text()
 
 
+def test_site_is_told_once_what_it_needs(lab: Lab, project: Path) -> None:
+    first = ("launch", "--site", "lumi", "--nodes", "2")
+    assert lab.ddpgen(*first, cwd=project).returncode == 2
+    done = lab.ddpgen(*first, "--account", "project_1", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert "Start it: sbatch launch_lumi/slurm.sbatch" in done.stdout
+    lab.commit(project)
+    done = lab.ddpgen("launch", "--site", "lumi", "--nodes", "3", cwd=project)
+    assert done.returncode == 0, done.stderr
+    text = (project / "launch_lumi/slurm.sbatch").read_text()
+    assert "#SBATCH --nodes=3\n" in text
+    assert "#SBATCH --account=project_1\n" in text
+
+
 def test_stdout_writes_nothing(lab: Lab, project: Path) -> None:
     done = lab.ddpgen("launch", "kubernetes", "--nodes", "3", "--stdout", cwd=project)
     assert done.returncode == 0, done.stderr
