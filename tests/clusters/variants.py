@@ -14,7 +14,7 @@ from ddpgen import questions, template_source
 from ddpgen.questions import Answers, Value
 
 TEMPLATE = template_source.template_root()
-LAUNCH = TEMPLATE / "project" / "{{ launch_folder }}"
+LAUNCH = TEMPLATE / "project" / "{{launch_folder}}"
 ALL = ["local", "ssh", "slurm", "kubernetes", "pbs", "lsf"]
 WORST = "A_b.c-D"  # every kind of character that an answer for a shell or YAML file may hold
 VALUES: dict[str, list[Value]] = {

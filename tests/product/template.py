@@ -40,7 +40,7 @@ def files() -> dict[str, str]:
 
 def _path(name: str) -> str:
     path = name.removeprefix("project/").removesuffix(".jinja")
-    return path.replace("{{ launch_folder }}", "launch")
+    return path.replace("{{launch_folder}}", "launch")
 
 
 @cache

@@ -150,7 +150,7 @@ def change(template: Path) -> None:
     project = template / "project"
 
     def place(name: str) -> Path:
-        return project / re.sub("^launch/", "{{ launch_folder }}/", name)
+        return project / re.sub("^launch/", "{{launch_folder}}/", name)
 
     for name in CHANGED_IN_NEW:
         path = next(p for p in (place(name), place(f"{name}.jinja")) if p.is_file())
