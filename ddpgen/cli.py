@@ -193,14 +193,18 @@ def _add_update(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "--data", action="append", default=[], metavar="KEY=VALUE", help="change an answer as well"
     )
     change.add_argument("assignments", nargs="+", metavar="KEY=VALUE", help="an answer to change")
-    change.add_argument(
-        "--project", default=".", metavar="PATH", dest="path", help="the project (default: here)"
-    )
+    _add_project(change)
     for parser in (update, change):
         parser.add_argument("--dry-run", action="store_true", help="show all, change nothing")
     update.set_defaults(command=_update)
     change.set_defaults(command=_set)
     diff.set_defaults(command=_diff)
+
+
+def _add_project(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--project", default=".", metavar="PATH", dest="path", help="the project (default: here)"
+    )
 
 
 def _add_launch(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -222,9 +226,7 @@ def _add_launch(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     launch.add_argument(
         "--data", action="append", default=[], metavar="KEY=VALUE", help="any other answer"
     )
-    launch.add_argument(
-        "--project", default=".", metavar="PATH", dest="path", help="the project (default: here)"
-    )
+    _add_project(launch)
     form = launch.add_mutually_exclusive_group()
     form.add_argument("--list", action="store_true", help="the clusters, and the project's sets")
     form.add_argument("--stdout", action="store_true", help="print the file that starts the job")

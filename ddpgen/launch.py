@@ -4,6 +4,7 @@ A set is a folder launch_NAME beside launch/, with a file of answers of its own.
 project depends on it, and updates carry it along.
 """
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,6 +76,9 @@ def show_file(path: Path, request: Request) -> int:
         part.version.render(part.answers, folder / "set")
         name = start_command(part).split()[-1]
         print((folder / "set" / name).read_text(encoding="utf-8"), end="")
+    if request.folder not in project.parts:
+        reads = f"it reads other files of {request.folder}/, which is not there"
+        print(f"ddpgen: {reads}: without --stdout this command adds them", file=sys.stderr)
     return 0
 
 

@@ -125,6 +125,7 @@ def test_stdout_writes_nothing(lab: Lab, project: Path) -> None:
     assert done.returncode == 0, done.stderr
     (manifest,) = [m for m in yaml.safe_load_all(done.stdout) if m["kind"] == "TrainJob"]
     assert manifest["spec"]["trainer"]["numNodes"] == 3
+    assert "launch_kubernetes/, which is not there" in done.stderr
     assert lab.git("status", "--porcelain", cwd=project) == ""
 
 
