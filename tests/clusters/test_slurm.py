@@ -52,13 +52,8 @@ def last_checkpoint(folder: Path, job: str) -> dict[str, Any]:
 
 
 def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
-    """Every number and tensor is the same but for rounding.
-
-    DDP arranges its buckets anew after the first step of every process, and where a number lies in
-    a message decides in which order more than two ranks' values are added. So the first step
-    after a resume may round differently; a lost, repeated or wrong step differs far more.
-    """
-    torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5, equal_nan=True)
+    """Every number and tensor is the same, bit for bit: four ranks resume exactly."""
+    torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +71,17 @@ def undisturbed(lab: Lab, folder: Path, environment: dict[str, str]) -> dict[str
 
 def test_two_nodes_form_one_world(undisturbed: dict[str, Any]) -> None:
     assert (undisturbed["step"], undisturbed["world_size"]) == (60, 4)
+
+
+@pytest.mark.parametrize("script", ["slurm.sbatch", "slurm_direct.sbatch"])
+def test_gpus_as_generic_resources(
+    script: str, lab: Lab, project: Callable[..., Path], environment: dict[str, str]
+) -> None:
+    """Where a site has no --gpus-per-node, and another way to tell how many there are."""
+    folder = project(**ANSWERS, gpu_request="gres")
+    job = lab.submit(f"launch/{script}", *TRAINED, "train.max_steps=1", cwd=folder, env=environment)
+    finish(lab, folder, job)
+    assert last_checkpoint(folder, job)["world_size"] == 4
 
 
 @pytest.mark.parametrize(
