@@ -15,6 +15,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
 from torch.distributed import Store
 from torch.distributed.elastic.utils.distributed import create_c10d_store
 
@@ -130,6 +131,8 @@ def _rank(project: Path, variables: Mapping[str, str], overrides: Sequence[str],
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.environ.update(variables)
+    for name in ("_is_mkldnn_bf16_supported", "_is_mkldnn_fp16_supported"):
+        setattr(torch.ops.mkldnn, name, lambda: True)  # or autocast is left out on many a CPU
     os.chdir(project)
     sys.path.insert(0, str(project))
     sys.argv = ["train.py", *overrides]
