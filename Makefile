@@ -46,6 +46,20 @@ matrix: $(VENV)/dev    ## every combination: renders, trains on two processes; w
 	$(BIN)/python -m pytest -rs tests/product tests/clusters/test_files.py --programs=all --own-tests=pairs \
 	    --page=docs/matrix.md --numprocesses=$(WORKERS) </dev/null
 
+.PHONY: gpu-bundle
+gpu-bundle: $(VENV)/dev    ## a folder of programs that any machine with GPUs, Python and PyTorch can train: build/gpu
+	@cd tests && ../$(BIN)/python -m gpu ../build/gpu
+
+.PHONY: gpu
+gpu: gpu-bundle    ## train them on the GPUs of this machine; writes docs/gpu.json and docs/gpu.md
+	@cd build/gpu && ../../$(BIN)/python run.py --results=../../docs/gpu.json </dev/null
+	@cd tests && ../$(BIN)/python -m gpu.page ../docs/gpu.json ../docs/gpu.md
+
+.PHONY: clusters
+clusters: $(VENV)/dev    ## real clusters: jobs preempted, nodes lost, networks cut, 64 nodes; writes docs/clusters.md
+	@if [[ $$(id -u) == 0 ]] && command -v apt-get >/dev/null; then tests/clusters/install.sh; fi
+	$(BIN)/python -m pytest -rs tests/clusters --clusters=all --page=docs/clusters.md </dev/null
+
 .PHONY: update-tests
 update-tests: $(VENV)/dev    ## updates from every release to every later one, and of 500 randomly edited projects
 	$(BIN)/python -m pytest -rs tests/update --updates=all --edits=500 --numprocesses=$(WORKERS) </dev/null

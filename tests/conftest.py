@@ -1,5 +1,6 @@
 """How much of the product is run, and how the tests are shared out over the workers of one run."""
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,15 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 # They start clusters, with host names and networks that only one of them can have at a time.
-ONE_WORKER = ("test_slurm.py", "test_ssh.py")
+ONE_WORKER = (
+    "test_slurm.py",
+    "test_ssh.py",
+    "test_disturbed.py",
+    "test_many_nodes.py",
+    "test_pbs_lsf.py",
+)
+
+PAGES = {"matrix.md": "product.page", "clusters.md": "clusters.page"}
 
 
 class Scheduling(LoadScopeScheduling):
@@ -29,9 +38,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     if page := config.getoption("--page"):
-        from product.page import write
-
-        write(terminalreporter, page)
+        writer = importlib.import_module(PAGES[page.name])
+        writer.write(terminalreporter, page)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,7 +63,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="some",
         help="which versions are updated to which: every one to the next, or to every later one",
     )
-    parser.addoption("--page", type=Path, help="write what the matrix did to this file")
+    parser.addoption(
+        "--clusters",
+        choices=["some", "all"],
+        default="some",
+        help="which disturbances jobs on the clusters go through: one (the default), or all",
+    )
+    parser.addoption(
+        "--page", type=Path, help=f"write what this run did to one of {', '.join(PAGES)}"
+    )
     parser.addoption("--edits", type=int, default=10, help="how many random edits are updated")
     parser.addoption(
         "--attacks", type=int, default=100, help="how many hostile sets of answers are tried"

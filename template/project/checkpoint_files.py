@@ -7,7 +7,7 @@ import argparse
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -123,7 +123,7 @@ def newest_good(run: Path) -> str:
     return ""
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """List, verify or export the checkpoints of a run."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -133,7 +133,7 @@ def main() -> None:
     export.add_argument("--output", type=Path, default=Path("model.safetensors"))
     for command in commands.choices.values():
         command.add_argument("run", type=Path, help="the run's folder, such as runs/001")
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     paths = found(arguments.run / FOLDER)
     if not paths:
         raise config.ConfigError(f"{arguments.run} has no checkpoints")

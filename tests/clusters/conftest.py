@@ -1,6 +1,7 @@
 """Rendered projects and a real SLURM cluster, started once per test session."""
 
 import os
+import socket
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,11 +37,8 @@ def environment() -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def lab() -> Iterator[slurm_lab.Lab]:
-    """Two nodes with four cores and two counted GPUs each."""
-    if os.geteuid() != 0:
-        pytest.skip("starting nodes with names of their own needs root")
-    if missing := slurm_lab.missing_programs():
-        pytest.skip(f"missing: {', '.join(missing)} (tests/clusters/install.sh installs them)")
+    """Four nodes with four cores and two counted GPUs each."""
+    slurm_lab.skip_if_impossible()
     with slurm_lab.cluster() as cluster:
         yield cluster
 
@@ -48,5 +46,6 @@ def lab() -> Iterator[slurm_lab.Lab]:
 @pytest.fixture
 def free_port() -> int:
     """A port that was free a moment ago."""
-    (port,) = slurm_lab.free_ports(1)
-    return port
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

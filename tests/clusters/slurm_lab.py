@@ -1,28 +1,26 @@
 """A real SLURM cluster of several nodes on this machine, in a temporary folder.
 
-Nothing of the system's configuration is read or written. Each slurmd has its own host name and its
-own /etc/hosts (private mount and UTS namespaces), so that nodes find each other by name as on a
-real cluster. GPUs are character devices that SLURM counts and hands out like real ones.
+Nothing of the system's configuration is read or written. Controller and nodes are hosts with names
+and addresses of their own on a network of their own, so they find and lose each other as on a real
+cluster. GPUs are character devices that SLURM counts and hands out like real ones.
 """
 
 import os
 import secrets
-import shutil
-import socket
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "unshare")
+from tests.clusters import network
+
+PROGRAMS = (*network.PROGRAMS, "slurmctld", "slurmd", "munged", "sbatch")
 
 CONFIG = """\
 ClusterName=lab
-SlurmctldHost={controller}(127.0.0.1)
-SlurmctldPort={port}
+SlurmctldHost=login({address})
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
@@ -55,23 +53,29 @@ PartitionName=urgent Nodes=ALL MaxTime=INFINITE PriorityTier=9
 """
 
 
-def missing_programs() -> list[str]:
-    """Names of the programs that the lab needs and this machine does not have."""
-    return [name for name in PROGRAMS if shutil.which(name) is None]
+def skip_if_impossible() -> None:
+    """Skip the test where the lab cannot be had, saying why."""
+    network.skip_without(PROGRAMS)
 
 
 @dataclass(frozen=True)
 class Lab:
-    """A running cluster; its commands are the real ones."""
+    """A running cluster; its commands are the real ones, and run where users log in."""
 
-    folder: Path
+    hosts: network.Network
+    daemons: dict[str, subprocess.Popen[bytes]]  # by host
+
+    @property
+    def folder(self) -> Path:
+        """Everything of the cluster is in it."""
+        return self.hosts.folder
 
     def command(
         self, *arguments: str, cwd: Path | None = None, env: Mapping[str, str] | None = None
     ) -> str:
         """Run one of SLURM's commands and return what it prints; raises when it fails."""
         done = subprocess.run(
-            arguments,
+            self.hosts.inside("login", *arguments),
             check=False,
             cwd=cwd,
             env={**os.environ, **(env or {}), "SLURM_CONF": str(self.folder / "slurm.conf")},
@@ -91,76 +95,83 @@ class Lab:
         """The job's state, such as RUNNING, as squeue or else the controller's memory has it."""
         return self.command("squeue", "--noheader", "--states=all", "--jobs", job, "--format=%T")
 
+    def start_node(self, node: str) -> None:
+        """Start a node's daemon, as when the node is booted."""
+        self.daemons[node] = self._start(node, f"slurmd-{node}", "slurmd", "-D", "-N", node)
+
+    def fail_node(self, node: str) -> None:
+        """End the node's daemon and all that it started, as when its power fails."""
+        self.hosts.kill(node)
+        self.daemons[node].wait()
+
+    def idle_nodes(self) -> int:
+        """How many nodes are ready and have nothing to do."""
+        query = ("sinfo", "--noheader", "--Node", "--partition=batch", "--format=%T")
+        try:
+            return self.command(*query).split().count("idle")
+        except RuntimeError:
+            return 0  # the controller does not listen yet
+
+    def _start(self, host: str, name: str, *command: str) -> subprocess.Popen[bytes]:
+        with (self.folder / f"{name}.out").open("ab") as output:
+            return subprocess.Popen(
+                self.hosts.inside(host, *command),
+                env={**os.environ, "SLURM_CONF": str(self.folder / "slurm.conf")},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def start_controller(self) -> None:
+        """Start the key server that all hosts share, and the controller."""
+        self.daemons["keys"] = self._start("login", "munged", *_munged(self.folder))
+        self.wait("munge's socket", (self.folder / "munge.socket").exists, 10)
+        self.daemons["controller"] = self._start("login", "slurmctld", "slurmctld", "-D")
+
     def wait(self, what: str, condition: Callable[[], bool], seconds: float = 300) -> None:
         """Wait for a condition; raises with the name of what did not come."""
-        wait_for(what, condition, seconds)
-
-
-def wait_for(what: str, condition: Callable[[], bool], seconds: float) -> None:
-    """Ask again and again until `condition` holds; raises TimeoutError otherwise."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            raise TimeoutError(f"{what} did not happen within {seconds:.0f} s")
-        time.sleep(0.1)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+        network.wait_for(what, condition, seconds)
 
 
 @contextmanager
-def cluster(nodes: int = 2, cpus: int = 4, gpus: int = 2) -> Iterator[Lab]:
+def cluster(nodes: int = 4, cpus: int = 4, gpus: int = 2) -> Iterator[Lab]:
     """Start a cluster of `nodes` nodes named node1, node2, ... and end it afterwards."""
-    folder = Path(tempfile.mkdtemp(prefix="slurm-lab-"))
     names = [f"node{i + 1}" for i in range(nodes)]
-    processes: list[subprocess.Popen[bytes]] = []
-    try:
-        _write_files(folder, names, cpus, gpus)
-        processes.append(_start(folder, "munged", _munged(folder)))
-        wait_for("munge's socket", (folder / "munge.socket").exists, 10)
-        processes.append(_start(folder, "slurmctld", ["slurmctld", "-D", "-f", _conf(folder)]))
-        processes += [_start(folder, f"slurmd-{name}", _slurmd(folder, name)) for name in names]
-        lab = Lab(folder)
-        wait_for("the nodes' registration", lambda: _idle(lab) == nodes, 30)
-        yield lab
-    finally:
-        _stop(folder, processes)
-        shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="slurm-lab-") as temporary:
+        folder = Path(temporary)
+        with network.network([*names, "login"], folder) as hosts:
+            _write_files(hosts, cpus, gpus)
+            lab = Lab(hosts, {})
+            try:
+                lab.start_controller()
+                for name in names:
+                    lab.start_node(name)
+                lab.wait("the nodes' registration", lambda: lab.idle_nodes() == nodes, 60)
+                yield lab
+            finally:
+                _stop(lab)
 
 
-def _write_files(folder: Path, names: Sequence[str], cpus: int, gpus: int) -> None:
+def _write_files(hosts: network.Network, cpus: int, gpus: int) -> None:
+    folder = hosts.folder
     (folder / "munge.key").write_bytes(secrets.token_bytes(1024))
     (folder / "munge.key").chmod(0o600)
     (folder / "state").mkdir()
     (folder / "plugstack.conf").touch()
-    (folder / "hosts").write_text("127.0.0.1 localhost " + " ".join(names) + "\n")
     for i in range(gpus):
         os.mknod(folder / f"gpu{i}", 0o666 | 0o020000, os.makedev(1, 3))
     devices = f"{folder}/gpu[0-{gpus - 1}]"
     (folder / "gres.conf").write_text(f"AutoDetect=off\nName=gpu Type=fake File={devices}\n")
-    controller, *ports = free_ports(1 + len(names))
     node_lines = "\n".join(
-        f"NodeName={name} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory=1000"
+        f"NodeName={name} NodeAddr={hosts.address(name)} CPUs={cpus} RealMemory=1000"
         f" Gres=gpu:fake:{gpus} State=UNKNOWN"
-        for name, port in zip(names, ports, strict=True)
+        for name in hosts.names
+        if name != "login"
     )
     (folder / "slurm.conf").write_text(
-        CONFIG.format(
-            controller=socket.gethostname(), port=controller, folder=folder, nodes=node_lines
-        )
+        CONFIG.format(address=hosts.address("login"), folder=folder, nodes=node_lines)
     )
-
-
-def _conf(folder: Path) -> str:
-    return str(folder / "slurm.conf")
 
 
 def _munged(folder: Path) -> list[str]:
@@ -169,61 +180,12 @@ def _munged(folder: Path) -> list[str]:
     return ["munged", "--foreground", "--force", *options, f"--seed-file={folder}/munge.seed"]
 
 
-def _slurmd(folder: Path, name: str) -> list[str]:
-    script = 'mount --bind "$1/hosts" /etc/hosts; hostname "$2"; exec slurmd -D -N "$2" -f "$3"'
-    return [
-        "unshare",
-        "--mount",
-        "--uts",
-        "bash",
-        "-ec",
-        script,
-        "-",
-        str(folder),
-        name,
-        _conf(folder),
-    ]
-
-
-def _start(folder: Path, name: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
-    with (folder / f"{name}.out").open("wb") as output:
-        return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
-        )
-
-
-def _idle(lab: Lab) -> int:
-    query = ("sinfo", "--noheader", "--Node", "--partition=batch", "--format=%T")
-    try:
-        return lab.command(*query).split().count("idle")
-    except RuntimeError:
-        return 0  # the controller does not listen yet
-
-
-def processes_of(folder: Path) -> list[int]:
-    """Processes of this lab that are still there: daemons and ranks."""
-    mark = str(folder).encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                text = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
-            except OSError:
-                continue  # it ended meanwhile
-            if mark in text:
-                found.append(int(entry.name))
-    return found
-
-
-def _stop(folder: Path, processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    for process in reversed(processes):
-        process.terminate()
-    for process in processes:
+def _stop(lab: Lab) -> None:
+    for daemon in reversed(lab.daemons.values()):
+        daemon.terminate()
+    for daemon in lab.daemons.values():
         try:
-            process.wait(10)
+            daemon.wait(10)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-    for pid in processes_of(folder):
-        with suppress(ProcessLookupError):  # it ended meanwhile
-            os.kill(pid, 9)
+            daemon.kill()
+            daemon.wait()

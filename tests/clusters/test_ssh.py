@@ -6,20 +6,55 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.clusters import hosts_lab
-from tests.clusters.slurm_lab import processes_of, wait_for
+from tests.clusters import network, ssh_lab
+from tests.clusters.checkpoints import assert_same, last_checkpoint
+
+LONG = (  # about half a minute on two cores
+    "train.max_steps=400",
+    "train.epochs=1000",
+    "checkpoint.every_steps=50",
+    "ddp.timeout_seconds=20",
+)
+
+
+def dies(hosts: network.Network, host: str) -> None:
+    """The host loses its power."""
+    hosts.kill(host)
+
+
+def is_cut_off(hosts: network.Network, host: str) -> None:
+    """The host runs on, but nobody reaches it."""
+    hosts.cut(host)
+
+
+def hangs(hosts: network.Network, host: str) -> None:
+    """One of the host's ranks does nothing any more."""
+    command = b"train.py\0"
+    ranks = [
+        pid for pid in hosts.processes(host) if command in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    os.kill(max(ranks), signal.SIGSTOP)
+
+
+MISHAPS = [(what, host) for what in (dies, is_cut_off, hangs) for host in ("host2", "host1")]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "happens" in metafunc.fixturenames:
+        every = metafunc.config.getoption("--clusters") == "all"
+        chosen = MISHAPS if every else MISHAPS[:1]
+        names = [f"{host}-{what.__name__}" for what, host in chosen]
+        metafunc.parametrize(("happens", "host"), chosen, ids=names)
 
 
 @pytest.fixture(scope="module")
-def hosts() -> Iterator[hosts_lab.Hosts]:
-    if os.geteuid() != 0:
-        pytest.skip("network namespaces need root")
-    if missing := hosts_lab.missing_programs():
-        pytest.skip(f"missing: {', '.join(missing)} (tests/clusters/install.sh installs them)")
-    with hosts_lab.hosts() as lab:
+def hosts() -> Iterator[network.Network]:
+    network.skip_without(ssh_lab.PROGRAMS)
+    with ssh_lab.hosts() as lab:
         yield lab
 
 
@@ -38,13 +73,13 @@ def folder(project: Callable[..., Path]) -> Path:
 
 
 def start(
-    hosts: hosts_lab.Hosts, folder: Path, environment: dict[str, str], *arguments: str
+    hosts: network.Network, folder: Path, environment: dict[str, str], *arguments: str
 ) -> subprocess.Popen[str]:
-    return hosts.start("login", "launch/ssh.sh", *arguments, cwd=folder, env=environment)
+    return ssh_lab.start(hosts, ["launch/ssh.sh", *arguments], folder, environment)
 
 
 def test_two_hosts_form_one_world(
-    hosts: hosts_lab.Hosts, folder: Path, environment: dict[str, str]
+    hosts: network.Network, folder: Path, environment: dict[str, str]
 ) -> None:
     arguments = ("run.name=two", "train.max_steps=1", "train.epochs=1")
     launch = start(hosts, folder, environment, *arguments)
@@ -53,11 +88,11 @@ def test_two_hosts_form_one_world(
     (manifest,) = (folder / "runs" / "two" / "checkpoints").glob("*.json")
     assert json.loads(manifest.read_text())["world_size"] == 4
     assert "[host1] step 1/1" in output
-    assert not processes_of(folder)
+    assert not network.processes_of(folder)
 
 
 def test_preflight_names_both_hosts(
-    hosts: hosts_lab.Hosts, folder: Path, environment: dict[str, str]
+    hosts: network.Network, folder: Path, environment: dict[str, str]
 ) -> None:
     checks = {**environment, "PROGRAM": "preflight.py"}
     launch = start(hosts, folder, checks)
@@ -70,7 +105,7 @@ def test_preflight_names_both_hosts(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_end_of_the_launcher_ends_all_hosts(
-    number: signal.Signals, hosts: hosts_lab.Hosts, folder: Path, environment: dict[str, str]
+    number: signal.Signals, hosts: network.Network, folder: Path, environment: dict[str, str]
 ) -> None:
     name = f"stopped-{number.name}"
     launch = start(hosts, folder, environment, f"run.name={name}", "train.epochs=100000")
@@ -81,6 +116,56 @@ def test_end_of_the_launcher_ends_all_hosts(
     launch.send_signal(number)
     output, _ = launch.communicate(timeout=300)
     assert launch.returncode != 0
-    wait_for("the end of all processes", lambda: not processes_of(folder), 90)
+    network.wait_for("the end of all processes", lambda: not network.processes_of(folder), 90)
     # They were told to end, not killed: what was learnt is saved.
     assert (folder / "runs" / name / "REQUEUE").exists(), output
+
+
+@pytest.fixture(scope="module")
+def undisturbed(
+    hosts: network.Network, folder: Path, environment: dict[str, str]
+) -> dict[str, Any]:
+    """The last checkpoint of a run that nothing happened to."""
+    launch = start(hosts, folder, environment, "run.name=undisturbed", *LONG)
+    output, _ = launch.communicate(timeout=300)
+    assert launch.returncode == 0, output
+    return last_checkpoint(folder / "runs" / "undisturbed")
+
+
+@pytest.fixture
+def repaired(hosts: network.Network, host: str) -> Iterator[Callable[[], None]]:
+    """Brings the host back; also done afterwards."""
+    servers: list[subprocess.Popen[bytes]] = []
+
+    def repair() -> None:
+        hosts.mend(host)
+        if not hosts.processes(host):
+            servers.append(ssh_lab.start_sshd(hosts, host))
+
+    yield repair
+    repair()
+
+
+def test_mishap_ends_the_launch_and_the_next_one_goes_on(
+    happens: Callable[[network.Network, str], None],
+    host: str,
+    repaired: Callable[[], None],
+    hosts: network.Network,
+    folder: Path,
+    environment: dict[str, str],
+    undisturbed: dict[str, Any],
+) -> None:
+    """Within two minutes, on all hosts; and the same command continues to the same weights."""
+    run = folder / "runs" / f"{host}-{happens.__name__}"
+    launch = start(hosts, folder, environment, f"run.name={run.name}", *LONG)
+    network.wait_for("a checkpoint", lambda: any(run.glob("checkpoints/*.json")), 120)
+    happens(hosts, host)
+    output, _ = launch.communicate(timeout=120)
+    assert launch.returncode != 0, output
+    repaired()
+    network.wait_for("the end of all processes", lambda: not network.processes_of(folder), 120)
+    again = start(hosts, folder, environment, f"run.name={run.name}", *LONG)
+    output, _ = again.communicate(timeout=300)
+    assert again.returncode == 0, output
+    assert "continuing from step_" in output
+    assert_same(last_checkpoint(run), undisturbed)

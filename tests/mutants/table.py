@@ -218,8 +218,11 @@ MUTATIONS = [
         "    (loss * weight).backward()\n",
         "    torch.amp.GradScaler(device.type).scale(loss * weight).backward()\n"),
     Mutation("G9", "no autocast", "fp16", "steps.py",
-        "    with torch.autocast(device.type, torch.float16):\n        outputs = network(inputs)\n",
+        "    with torch.autocast(device.type, torch.float16, enabled=autocasts(device)):\n"
+        "        outputs = network(inputs)\n",
         "    outputs = network(inputs)\n"),
+    Mutation("G9", "no autocast where it is fast", "gpt", "steps.py",
+        "enabled=autocasts(device)", "enabled=not autocasts(device)"),
     Mutation("G9", "the scale is never updated", "fp16", "steps.py",
         "    now.scaler.update()\n", ""),
     Mutation("G10", "a rank leaves out its bad batch", "mlp", "steps.py",

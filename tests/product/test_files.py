@@ -30,13 +30,15 @@ FREE: dict[str, list[Value]] = {
     "accumulation_steps": [2, 65536],
 }
 
+PARTS = 4  # as many tests, which run side by side
+
 
 @cache
-def projects() -> list[Answers]:
-    """Few combinations that together have every distinct text of every file of code or settings."""
+def projects(*endings: str) -> list[Answers]:
+    """Few combinations that together have every distinct text of every file of these kinds."""
     every = combinations(programs.options())
     numbers: dict[tuple[str, str | None], int] = {}
-    files = [path for path in template.files() if path.endswith((".py", ".toml"))]
+    files = [path for path in template.files() if path.endswith(endings)]
     texts = [[(path, template.text(path, row)) for path in files] for row in every]
     found = cover([{numbers.setdefault(text, len(numbers)) for text in row} for row in texts])
     return [every[index] for index in found]
@@ -47,7 +49,7 @@ def distinct(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """One file of every distinct text, each in its project with all that it imports."""
     folder = tmp_path_factory.mktemp("projects")
     found: dict[tuple[str, str], Path] = {}
-    for answers in projects():
+    for answers in projects(".py", ".toml"):
         project = folder / identifier(answers)
         template.write(answers, project)
         for path, text in template.project(answers):
@@ -153,7 +155,7 @@ def test_an_option_that_is_off_leaves_no_trace() -> None:
         "checkpoint": r"\bcheckpoint\.|REQUEUE",
         "dynamic_graph": r"find_unused|layer_drop",
     }
-    for answers in projects():
+    for answers in projects(".py", ".toml"):
         code = [template.text(path, answers) or "" for path in programs.training_files()]
         for option, pattern in words.items():
             if not answers[option]:
@@ -184,17 +186,17 @@ def test_only_what_varies_is_a_template(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("part", range(4))
-def test_types(part: int, pytestconfig: pytest.Config, tmp_path: Path) -> None:
-    """Mypy, strict, with the project's settings; in one folder, so that torch is read once.
+@pytest.mark.parametrize("part", range(PARTS))
+def test_types(part: int, tmp_path: Path) -> None:
+    """Mypy, strict, with the project's settings, over every distinct file.
 
-    Every distinct file where `--programs` says more than pairs. (Mypy's daemon was tried: it reads
-    all of torch and transformers anew, which takes minutes.)
+    In one folder, one project after the other, so that torch is read once and only what differs is
+    checked again. (Mypy's daemon was tried: it reads all of torch and transformers anew, which
+    takes minutes.)
     """
     failures = []
-    few = pytestconfig.getoption("--programs") == "pairs"
-    chosen = pairs(combinations(programs.options())) if few else projects()
-    for answers in chosen[part::4]:
+    chosen = projects(".py")
+    for answers in chosen[part * len(chosen) // PARTS : (part + 1) * len(chosen) // PARTS]:
         template.write(answers, tmp_path)
         command = [sys.executable, "-m", "mypy", "."]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

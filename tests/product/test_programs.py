@@ -5,8 +5,6 @@ values, by default; each program is run once, however many combinations give it.
 """
 
 import ast
-import json
-import math
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -15,16 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ddpgen.questions import Answers
-from product import forkserver, programs, template
+from product import programs, template
 from product.combinations import combinations, identifier, pairs, values
+from product.training import (
+    SAVE_EVERY,
+    STEPS,
+    check_history,
+    column,
+    compare,
+    stop_and_resume,
+    train,
+)
 
-STEPS = 6
-SAVE_EVERY = 2
-SPEED = {"memory_gib", "samples_per_second", "tokens_per_second"}
 # Small enough to evaluate in a moment; of sample-wise augmentation each world size draws its own.
 SOURCE = {
     "gpt": [f"data.source={ast.__file__}"],
@@ -92,31 +95,6 @@ def settings(project: Path, answers: Answers, shared: Path) -> list[str]:
     ]
 
 
-def train(
-    project: Path, ranks: int, overrides: list[str], folder: str = "runs"
-) -> list[dict[str, float]]:
-    """Run a project's train.py to its end; returns the rows of its history."""
-    overrides = [*overrides, f"run.folder={folder}"]
-    run = forkserver.train(project, ranks, overrides, {"WANDB_MODE": "offline"})
-    again = f"cd {project} && python train.py --processes={ranks} {' '.join(overrides)}"
-    assert run.codes == [0] * ranks, f"exit codes {run.codes}: {again}\n{run.output[-3000:]}"
-    rows = map(json.loads, (project / folder / "run" / "metrics.jsonl").read_text().splitlines())
-    return [{name: v for name, v in row.items() if name not in SPEED} for row in rows]
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether two nested contents are bit for bit the same."""
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
-
-
-def column(rows: list[dict[str, float]], name: str) -> list[float]:
-    return [row[name] for row in rows if name in row]
-
-
 def test_program(
     answers: Answers, tmp_path: Path, shared: Path, reference: Callable[..., list[Any]]
 ) -> None:
@@ -127,10 +105,7 @@ def test_program(
     print(f"{project}\nto repeat: {again}")
     overrides = settings(project, answers, shared)
     rows = train(project, 2, overrides)
-    assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6, 6]
-    assert all(math.isfinite(loss) for loss in column(rows, "train_loss"))
-    assert len(column(rows, "val_loss")) == 1
-    assert column(rows, "skipped")[-1] < STEPS  # a float16 scaler begins high, and searches
+    check_history(rows)
 
     ranks, plain = plainest(answers)
     compare(rows, reference(ranks, plain), TOLERANCE[str(answers["amp"])])
@@ -138,26 +113,9 @@ def test_program(
         dropping = train(project, 2, [*overrides, "model.layer_drop=0.5"], "dropping")
         assert column(dropping, "train_loss") != column(rows, "train_loss")
     if answers["checkpoint"]:
-        stop_and_resume(project, overrides, rows)
+        stop_and_resume(project, 2, overrides, rows)
     check_record(project, str(answers["tracker"]))
     shutil.rmtree(project)
-
-
-def compare(rows: list[Any], expected: list[Any], tolerance: float) -> None:
-    """Equal losses, until the two scalers of float16 skip different steps on their search.
-
-    A step's loss is taken before its update, so that it is comparable if all updates before are.
-    """
-    ours, theirs = column(rows, "skipped"), column(expected, "skipped")
-    same = next((n for n in range(STEPS) if ours[n] != theirs[n]), STEPS)
-    for name, until in (("train_loss", same + 1), ("grad_norm", same), ("val_loss", same // STEPS)):
-        near = pytest.approx(finite(column(expected, name)[:until]), rel=tolerance)
-        assert finite(column(rows, name)[:until]) == near, name
-
-
-def finite(numbers: list[float]) -> list[float]:
-    """The numbers of steps that were taken, 0 for those that were skipped."""
-    return [number if math.isfinite(number) else 0.0 for number in numbers]
 
 
 def plainest(answers: Answers) -> tuple[int, Answers]:
@@ -171,18 +129,6 @@ def plainest(answers: Answers) -> tuple[int, Answers]:
         kept, ranks = kept | {"accumulation"}, 2
     asked = template.QUESTIONS
     return ranks, {n: v if n in kept else values(asked[n])[0] for n, v in answers.items()}
-
-
-def stop_and_resume(project: Path, overrides: list[str], rows: list[dict[str, float]]) -> None:
-    """Lose all after step 4, as in a crash; the resumed run ends bit for bit as the whole one."""
-    checkpoints = project / "runs" / "run" / "checkpoints"
-    last, before = (checkpoints / f"step_{step:08d}.pt" for step in (STEPS, STEPS - SAVE_EVERY))
-    content = torch.load(last, weights_only=True)
-    last.unlink()
-    last.with_suffix(".json").unlink()
-    assert train(project, 2, overrides) == rows
-    assert f"continuing from {before.name}" in (project / "output.txt").read_text()
-    assert same(torch.load(last, weights_only=True), content)
 
 
 def check_record(project: Path, tracker: str) -> None:

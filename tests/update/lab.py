@@ -103,9 +103,9 @@ def make(folder: Path) -> Lab:
     shutil.copytree(template_source.template_root(), package / "template", ignore=caches)
     shutil.rmtree(package / "ddpgen/_template", ignore_errors=True)
     work.mkdir()
-    _release(package, OLD)
+    release(package, OLD)
     change(package / "template")
-    _release(package, NEW)
+    release(package, NEW)
     kept = folder / "versions"
     kept.mkdir()
     with installed(package):
@@ -126,7 +126,7 @@ def installed(package: Path) -> Iterator[None]:
             setattr(template_source, name, value)
 
 
-def _release(package: Path, tag: str) -> None:
+def release(package: Path, tag: str) -> None:
     version = package / "ddpgen/__init__.py"
     version.write_text(re.sub('".*"$', f'"{tag[1:]}"', version.read_text(), flags=re.MULTILINE))
     code = f"""

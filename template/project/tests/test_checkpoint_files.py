@@ -1,7 +1,6 @@
 """What is wrong with a file is said, and the last good one stays (catalogue: K5, K6, K12)."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 import torch
 
 import checkpoint_files
-import common
 import config
 
 
@@ -86,34 +84,32 @@ def test_no_good_checkpoint_is_an_error(tmp_path: Path) -> None:
     assert checkpoint_files.newest_good(tmp_path) == ""
 
 
-def program(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "checkpoint_files.py", *arguments]
-    return subprocess.run(
-        command, cwd=common.PROJECT, capture_output=True, text=True, timeout=100, check=False
-    )
-
-
-def test_damage_is_listed(tmp_path: Path) -> None:
+def test_damage_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What is there, and the exit code of `verify`."""
     save(tmp_path, 2, best_step=2)
     save(tmp_path, 3).write_bytes(b"damaged")
-    verified = program("verify", str(tmp_path))
-    assert verified.returncode == 1
-    good, damaged = verified.stdout.splitlines()
+    with pytest.raises(SystemExit, match="1"):
+        checkpoint_files.main(["verify", str(tmp_path)])
+    good, damaged = capsys.readouterr().out.splitlines()
     assert good.startswith("step_00000002.pt  0.0 MB, by 2 ranks")
     assert damaged.startswith("step_00000003.pt  its content is not what was written")
 
 
 def test_export(tmp_path: Path) -> None:
     """The newest weights, in the library's format, where it is installed."""
+    pytest.importorskip("safetensors")
     save(tmp_path, 2)
     output = tmp_path / "model.safetensors"
-    exported = program("export", "--output", str(output), str(tmp_path))
-    if exported.returncode:
-        assert exported.stderr == "error: export needs safetensors: pip install safetensors\n"
-        return
+    checkpoint_files.main(["export", "--output", str(output), str(tmp_path)])
     content = output.read_bytes()
     size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + size])
     assert header["weight"]["shape"] == [2, 2]
     assert header["__metadata__"]["step"] == "2"
+
+
+def test_export_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(tmp_path, 2)
+    monkeypatch.setitem(sys.modules, "safetensors.torch", None)
+    with pytest.raises(config.ConfigError, match="pip install safetensors"):
+        checkpoint_files.main(["export", str(tmp_path)])

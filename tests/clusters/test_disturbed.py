@@ -1,0 +1,130 @@
+"""SLURM jobs that something happens to: they come back, and end as if nothing had happened.
+
+By default one thing happens, with `--clusters=all` each of them.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clusters.checkpoints import assert_same, last_checkpoint
+from tests.clusters.slurm_jobs import Job, submit
+from tests.clusters.slurm_lab import Lab
+from tests.clusters.test_slurm import ANSWERS
+
+LONG = (  # about a minute on two cores
+    "train.max_steps=600",
+    "train.epochs=1000",
+    "log.every_steps=50",
+    "checkpoint.every_steps=50",
+)
+
+
+def preempted(lab: Lab, _: Job) -> None:
+    """A job of higher priority needs all nodes."""
+    options = ["--partition=urgent", "--nodes=4", "--exclusive", "--output=/dev/null"]
+    lab.command("sbatch", *options, "--wrap=sleep 3")
+
+
+def requeued(lab: Lab, job: Job) -> None:
+    """Somebody gives the command."""
+    lab.command("scontrol", "requeue", job.number)
+
+
+def node_dies(lab: Lab, job: Job) -> None:
+    """The second node loses its power."""
+    lab.fail_node(job.nodes[-1])
+
+
+def first_node_dies(lab: Lab, job: Job) -> None:
+    """The node with the script and the rendezvous loses its power."""
+    lab.fail_node(job.nodes[0])
+
+
+def node_is_cut_off(lab: Lab, job: Job) -> None:
+    """The second node runs on, but nobody reaches it."""
+    lab.hosts.cut(job.nodes[-1])
+
+
+def first_node_is_cut_off(lab: Lab, job: Job) -> None:
+    """The node with the script and the rendezvous runs on, but nobody reaches it."""
+    lab.hosts.cut(job.nodes[0])
+
+
+def drained(lab: Lab, job: Job) -> None:
+    """An administrator takes the second node away."""
+    options = [f"nodename={job.nodes[-1]}", "state=down", "reason=test"]
+    lab.command("scontrol", "update", *options)
+
+
+def time_runs_out(lab: Lab, job: Job) -> None:
+    """Less than the 3 minutes are left of which the job wants to know; SLURM looks every 30 s."""
+    lab.command("scontrol", "update", f"jobid={job.number}", "timelimit=2")
+    lab.wait("the requeue", lambda: job.restarts() == 1, 120)
+    lab.command("scontrol", "update", f"jobid={job.number}", "timelimit=30")
+
+
+DISTURBANCES = [
+    preempted,
+    time_runs_out,
+    requeued,
+    node_dies,
+    first_node_dies,
+    node_is_cut_off,
+    first_node_is_cut_off,
+    drained,
+]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "disturb" in metafunc.fixturenames:
+        chosen = DISTURBANCES if metafunc.config.getoption("--clusters") == "all" else [preempted]
+        metafunc.parametrize("disturb", chosen, ids=lambda disturb: disturb.__name__)
+
+
+@pytest.fixture(scope="module")
+def folder(project: Callable[..., Path]) -> Path:
+    return project(**ANSWERS)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(lab: Lab, folder: Path, environment: dict[str, str]) -> dict[str, Any]:
+    """The last checkpoint of a job that nothing happened to."""
+    job = submit(lab, folder, environment, *LONG)
+    job.finish()
+    return last_checkpoint(job.run)
+
+
+@pytest.fixture
+def repaired(lab: Lab) -> Iterator[None]:
+    """Afterwards every node is back."""
+    yield
+    for node, daemon in list(lab.daemons.items()):
+        if node.startswith("node"):
+            lab.hosts.mend(node)
+            if daemon.poll() is not None:
+                lab.start_node(node)
+            with suppress(RuntimeError):  # refused for a node that is not down
+                lab.command("scontrol", "update", f"nodename={node}", "state=resume")
+    lab.wait("all nodes", lambda: lab.idle_nodes() == 4)
+
+
+@pytest.mark.usefixtures("repaired")
+def test_job_comes_back_and_ends_with_the_same_weights(
+    disturb: Callable[[Lab, Job], None],
+    lab: Lab,
+    folder: Path,
+    environment: dict[str, str],
+    undisturbed: dict[str, Any],
+) -> None:
+    job = submit(lab, folder, environment, *LONG)
+    job.wait_for_checkpoint()
+    disturb(lab, job)
+    lab.wait("the requeue", lambda: job.restarts() == 1, 120)
+    log = job.finish(seconds=300)
+    assert "continuing from step_" in log, log
+    assert job.restarts() == 1, log
+    assert_same(last_checkpoint(job.run), undisturbed)

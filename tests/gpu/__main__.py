@@ -1,0 +1,101 @@
+"""python -m gpu FOLDER: a folder that trains generated programs on any machine with GPUs.
+
+It holds what a machine without network, pytest or ddpgen needs: every distinct text of every
+training file once, which program has which, data that is prepared, and a runner.
+"""
+
+import argparse
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from product import programs, template, test_programs
+from product.combinations import combinations, identifier, pairs
+
+from ddpgen.questions import Answers
+
+HERE = Path(__file__).parent
+MIB = 40  # what the tools that carry a bundle to another machine let through
+CARRIED = ("__init__.py", "forkserver.py", "training.py")
+
+
+def chosen() -> dict[str, Answers]:
+    """All programs that need nothing but torch: a tracker's rank 0 would need its library."""
+    every = programs.programs().values()
+    return {identifier(row): row for row in every if row["tracker"] == "none"}
+
+
+def few() -> set[str]:
+    """Names of programs with all pairs of values."""
+    untracked = [row for row in combinations(programs.options()) if row["tracker"] == "none"]
+    return {identifier(row) for row in pairs(untracked)}
+
+
+def make(folder: Path) -> None:
+    """Write the bundle into an empty folder."""
+    (folder / "files").mkdir(parents=True)
+    (folder / "product").mkdir()
+    for name in CARRIED:
+        shutil.copy(HERE.parent / "product" / name, folder / "product" / name)
+    shutil.copy(HERE / "runner.py", folder / "run.py")
+    pairwise, listed = few(), []
+    for name, answers in chosen().items():
+        texts = {path: template.text(path, answers) for path in programs.training_files()}
+        found = {path: text for path, text in texts.items() if text is not None}
+        listed.append(
+            {
+                "name": name,
+                "answers": answers,
+                "pairs": name in pairwise,
+                "overrides": overrides(answers),
+                "files": {path: keep(folder, text) for path, text in found.items()},
+            }
+        )
+    (folder / "programs.json").write_text(json.dumps(listed))
+    for model in ("mlp", "resnet", "gpt", "distilbert", "custom"):
+        prepare(folder, model)
+
+
+def keep(folder: Path, text: str) -> str:
+    """Put a text among the bundle's files; returns its name there."""
+    name = hashlib.sha256(text.encode()).hexdigest()[:16]
+    (folder / "files" / name).write_text(text)
+    return name
+
+
+def overrides(answers: Answers) -> list[str]:
+    """What makes the program's run small; the data is two folders above it."""
+    with tempfile.TemporaryDirectory() as temporary:
+        project = Path(temporary)
+        template.write(answers, project)
+        return test_programs.settings(project, answers, Path("../../data"))
+
+
+def prepare(folder: Path, model: str) -> None:
+    """Prepare a model's data here, where the packages are that its sources need."""
+    answers = next(row for row in chosen().values() if row["model"] == model)
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+        project = Path(temporary) / "project"
+        template.write(answers, project)
+        command = [sys.executable, "train.py", "--prepare-only", *overrides(answers)]
+        subprocess.run(command, cwd=project, check=True)
+
+
+def main() -> int:
+    """Make it, and say what it holds."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, help="is replaced")
+    folder = parser.parse_args().folder
+    shutil.rmtree(folder, ignore_errors=True)
+    make(folder)
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**20
+    print(f"{folder}: {len(chosen())} programs, {size:.1f} MiB\non a GPU machine: python run.py")
+    return int(size > MIB)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
