@@ -67,7 +67,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--clusters",
         choices=["some", "all"],
         default="some",
-        help="which disturbances jobs on the clusters go through: one (the default), or all",
+        help="what is done to jobs on clusters: the least, or also what is marked as thorough",
     )
     parser.addoption(
         "--page", type=Path, help=f"write what this run did to one of {', '.join(PAGES)}"

@@ -15,6 +15,14 @@ from tests.clusters import slurm_lab
 CLUSTERS = ["local", "ssh", "slurm", "kubernetes", "pbs", "lsf"]
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is marked as thorough, unless `--clusters=all`."""
+    if config.getoption("--clusters") == "some":
+        thorough = [item for item in items if item.get_closest_marker("thorough")]
+        config.hook.pytest_deselected(items=thorough)
+        items[:] = [item for item in items if item not in thorough]
+
+
 @pytest.fixture(scope="session")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Renders a project for the answers given, anew for each call."""

@@ -1,7 +1,4 @@
-"""SLURM jobs that something happens to: they come back, and end as if nothing had happened.
-
-By default one thing happens, with `--clusters=all` each of them.
-"""
+"""SLURM jobs that something happens to: they come back, and end as if nothing had happened."""
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -15,7 +12,8 @@ from tests.clusters.slurm_jobs import Job, submit
 from tests.clusters.slurm_lab import Lab
 from tests.clusters.test_slurm import ANSWERS
 
-LONG = (  # about a minute on two cores
+LONG = (  # about half a minute on two cores
+    "train.global_batch_size=64",  # epochs of 23 steps
     "train.max_steps=600",
     "train.epochs=1000",
     "log.every_steps=50",
@@ -67,24 +65,6 @@ def time_runs_out(lab: Lab, job: Job) -> None:
     lab.command("scontrol", "update", f"jobid={job.number}", "timelimit=30")
 
 
-DISTURBANCES = [
-    preempted,
-    time_runs_out,
-    requeued,
-    node_dies,
-    first_node_dies,
-    node_is_cut_off,
-    first_node_is_cut_off,
-    drained,
-]
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "disturb" in metafunc.fixturenames:
-        chosen = DISTURBANCES if metafunc.config.getoption("--clusters") == "all" else [preempted]
-        metafunc.parametrize("disturb", chosen, ids=lambda disturb: disturb.__name__)
-
-
 @pytest.fixture(scope="module")
 def folder(project: Callable[..., Path]) -> Path:
     return project(**ANSWERS)
@@ -112,6 +92,24 @@ def repaired(lab: Lab) -> Iterator[None]:
     lab.wait("all nodes", lambda: lab.idle_nodes() == 4)
 
 
+@pytest.mark.parametrize(
+    "disturb",
+    [
+        preempted,
+        *(
+            pytest.param(disturb, marks=pytest.mark.thorough)
+            for disturb in (
+                time_runs_out,
+                requeued,
+                node_dies,
+                first_node_dies,
+                node_is_cut_off,
+                first_node_is_cut_off,
+                drained,
+            )
+        ),
+    ],
+)
 @pytest.mark.usefixtures("repaired")
 def test_job_comes_back_and_ends_with_the_same_weights(
     disturb: Callable[[Lab, Job], None],

@@ -19,38 +19,33 @@ if "--prepare-only" not in sys.argv:
     found["host"] = os.uname().nodename
     Path("world", found["RANK"]).write_text(json.dumps(found))
 """
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "nodes" in metafunc.fixturenames:
-        every = metafunc.config.getoption("--clusters") == "all"
-        metafunc.parametrize("nodes", [64] if every else [8], scope="module")
+NODES = 64
 
 
 @pytest.fixture(scope="module")
-def large(nodes: int) -> Iterator[slurm_lab.Lab]:
+def large() -> Iterator[slurm_lab.Lab]:
     """Nodes with one GPU each."""
     slurm_lab.skip_if_impossible()
-    with slurm_lab.cluster(nodes, cpus=1, gpus=1) as cluster:
+    with slurm_lab.cluster(NODES, cpus=1, gpus=1) as cluster:
         yield cluster
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("script", ["launch/slurm.sbatch", "launch/slurm_direct.sbatch"])
 def test_every_node_has_its_ranks(
     script: str,
-    nodes: int,
     large: slurm_lab.Lab,
     project: Callable[..., Path],
     environment: dict[str, str],
 ) -> None:
-    folder = project(clusters=["slurm"], nodes=nodes, gpus_per_node=1, cpus_per_gpu=1)
+    folder = project(clusters=["slurm"], nodes=NODES, gpus_per_node=1, cpus_per_gpu=1)
     (folder / "world").mkdir()
     (folder / "world.py").write_text(PROGRAM)
     job = submit(large, folder, {**environment, "PROGRAM": "world.py"}, script=script)
     log = job.finish(seconds=900)
     found = [json.loads(path.read_text()) for path in (folder / "world").iterdir()]
-    assert {rank["RANK"] for rank in found} == {str(rank) for rank in range(nodes)}, log
-    assert {rank["host"] for rank in found} == {f"node{i + 1}" for i in range(nodes)}
-    assert {rank["WORLD_SIZE"] for rank in found} == {str(nodes)}
+    assert {rank["RANK"] for rank in found} == {str(rank) for rank in range(NODES)}, log
+    assert {rank["host"] for rank in found} == {f"node{i + 1}" for i in range(NODES)}
+    assert {rank["WORLD_SIZE"] for rank in found} == {str(NODES)}
     assert {rank["LOCAL_RANK"] for rank in found} == {"0"}
     assert len({(rank["MASTER_ADDR"], rank["MASTER_PORT"]) for rank in found}) == 1

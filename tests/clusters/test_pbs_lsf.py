@@ -127,6 +127,7 @@ def lab(hosts: network.Network, project: Callable[..., Path]) -> Lab:
     return Lab(hosts, project(clusters=["pbs", "lsf"], nodes=2, gpus_per_node=2))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scheduler", ["pbs", "lsf"])
 def test_job_told_to_stop_asks_to_be_requeued_and_ends_with_the_same_weights(
     scheduler: str, lab: Lab, environment: dict[str, str]

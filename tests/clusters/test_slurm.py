@@ -1,6 +1,7 @@
 """The rendered SLURM files, submitted to a real controller as a user would."""
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -87,3 +88,27 @@ def test_cancelled_job_does_not_come_back(
     lab.command("scancel", job.number)
     job.finish("CANCELLED")
     assert job.restarts() == 0
+
+
+@pytest.mark.thorough
+def test_site_made_on_the_cluster_fits_it(
+    lab: Lab, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """What `ddpgen site new` detects is what `ddpgen launch --site` needs to train there."""
+    config = {**environment, "XDG_CONFIG_HOME": str(tmp_path / "config")}
+
+    def ddpgen(*arguments: str, cwd: Path = tmp_path) -> str:
+        return lab.command(sys.executable, "-m", "ddpgen", *arguments, cwd=cwd, env=config)
+
+    ddpgen("new", "work", "--defaults")
+    folder = tmp_path / "work"
+    somebody = ("-c", "user.name=a", "-c", "user.email=a")
+    for command in (("init",), ("add", "--all"), (*somebody, "commit", "--message=Begin")):
+        lab.command("git", *command, cwd=folder)
+    ddpgen("site", "new", "lab")
+    ddpgen("site", "check", "lab")
+    ddpgen("launch", "--site", "lab", "--nodes=2", cwd=folder)
+    arguments = (*TRAINED, "train.max_steps=1")
+    job = submit(lab, folder, environment, *arguments, script="launch_lab/slurm.sbatch")
+    job.finish()
+    assert last_checkpoint(job.run)["world_size"] == 4

@@ -13,7 +13,8 @@ import pytest
 from tests.clusters import network, ssh_lab
 from tests.clusters.checkpoints import assert_same, last_checkpoint
 
-LONG = (  # about half a minute on two cores
+LONG = (  # about a quarter of a minute on two cores
+    "train.global_batch_size=64",  # epochs of 23 steps
     "train.max_steps=400",
     "train.epochs=1000",
     "checkpoint.every_steps=50",
@@ -38,17 +39,6 @@ def hangs(hosts: network.Network, host: str) -> None:
         pid for pid in hosts.processes(host) if command in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
     os.kill(max(ranks), signal.SIGSTOP)
-
-
-MISHAPS = [(what, host) for what in (dies, is_cut_off, hangs) for host in ("host2", "host1")]
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "happens" in metafunc.fixturenames:
-        every = metafunc.config.getoption("--clusters") == "all"
-        chosen = MISHAPS if every else MISHAPS[:1]
-        names = [f"{host}-{what.__name__}" for what, host in chosen]
-        metafunc.parametrize(("happens", "host"), chosen, ids=names)
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +136,9 @@ def repaired(hosts: network.Network, host: str) -> Iterator[Callable[[], None]]:
     repair()
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("happens", [dies, is_cut_off, hangs])
+@pytest.mark.parametrize("host", ["host1", "host2"])
 def test_mishap_ends_the_launch_and_the_next_one_goes_on(
     happens: Callable[[network.Network, str], None],
     host: str,

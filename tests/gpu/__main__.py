@@ -23,41 +23,39 @@ MIB = 40  # what the tools that carry a bundle to another machine let through
 CARRIED = ("__init__.py", "forkserver.py", "training.py")
 
 
-def chosen() -> dict[str, Answers]:
+def every() -> list[Answers]:
     """All programs that need nothing but torch: a tracker's rank 0 would need its library."""
-    every = programs.programs().values()
-    return {identifier(row): row for row in every if row["tracker"] == "none"}
+    return [row for row in programs.programs().values() if row["tracker"] == "none"]
 
 
-def few() -> set[str]:
-    """Names of programs with all pairs of values."""
-    untracked = [row for row in combinations(programs.options()) if row["tracker"] == "none"]
-    return {identifier(row) for row in pairs(untracked)}
+def few() -> list[Answers]:
+    """Programs with all pairs of values."""
+    return pairs([row for row in combinations(programs.options()) if row["tracker"] == "none"])
 
 
-def make(folder: Path) -> None:
-    """Write the bundle into an empty folder."""
+def make(folder: Path, rows: list[Answers]) -> None:
+    """Write a bundle of these programs into an empty folder."""
     (folder / "files").mkdir(parents=True)
     (folder / "product").mkdir()
     for name in CARRIED:
         shutil.copy(HERE.parent / "product" / name, folder / "product" / name)
     shutil.copy(HERE / "runner.py", folder / "run.py")
     pairwise, listed = few(), []
-    for name, answers in chosen().items():
+    for answers in rows:
         texts = {path: template.text(path, answers) for path in programs.training_files()}
         found = {path: text for path, text in texts.items() if text is not None}
         listed.append(
             {
-                "name": name,
+                "name": identifier(answers),
                 "answers": answers,
-                "pairs": name in pairwise,
+                "pairs": answers in pairwise,
                 "overrides": overrides(answers),
                 "files": {path: keep(folder, text) for path, text in found.items()},
             }
         )
     (folder / "programs.json").write_text(json.dumps(listed))
-    for model in ("mlp", "resnet", "gpt", "distilbert", "custom"):
-        prepare(folder, model)
+    for answers in {row["model"]: row for row in rows}.values():
+        prepare(folder, answers)
 
 
 def keep(folder: Path, text: str) -> str:
@@ -69,15 +67,11 @@ def keep(folder: Path, text: str) -> str:
 
 def overrides(answers: Answers) -> list[str]:
     """What makes the program's run small; the data is two folders above it."""
-    with tempfile.TemporaryDirectory() as temporary:
-        project = Path(temporary)
-        template.write(answers, project)
-        return test_programs.settings(project, answers, Path("../../data"))
+    return test_programs.settings(answers, Path("../../data"))
 
 
-def prepare(folder: Path, model: str) -> None:
+def prepare(folder: Path, answers: Answers) -> None:
     """Prepare a model's data here, where the packages are that its sources need."""
-    answers = next(row for row in chosen().values() if row["model"] == model)
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         project = Path(temporary) / "project"
         template.write(answers, project)
@@ -91,9 +85,9 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="is replaced")
     folder = parser.parse_args().folder
     shutil.rmtree(folder, ignore_errors=True)
-    make(folder)
+    make(folder, rows := every())
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**20
-    print(f"{folder}: {len(chosen())} programs, {size:.1f} MiB\non a GPU machine: python run.py")
+    print(f"{folder}: {len(rows)} programs, {size:.1f} MiB\non a GPU machine: python run.py")
     return int(size > MIB)
 
 

@@ -73,14 +73,14 @@ def reference(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
     def history_of(ranks: int, frozen: tuple[tuple[str, Any], ...]) -> list[Any]:
         folder = tmp_path_factory.mktemp("reference")
         template.write(dict(frozen), folder)
-        return train(folder, ranks, settings(folder, dict(frozen), shared))
+        return train(folder, ranks, settings(dict(frozen), shared))
 
     return lambda ranks, answers: history_of(ranks, tuple(answers.items()))
 
 
-def settings(project: Path, answers: Answers, shared: Path) -> list[str]:
+def settings(answers: Answers, shared: Path) -> list[str]:
     """Overrides that make a run small: those of the project's own tests, and the shared data."""
-    tree = ast.parse((project / "tests" / "common.py").read_text())
+    tree = ast.parse(template.text("tests/common.py", answers) or "")
     assigned = {ast.unparse(n.targets[0]): n.value for n in tree.body if isinstance(n, ast.Assign)}
     model = str(answers["model"])
     return [
@@ -103,7 +103,7 @@ def test_program(
     template.write(answers, project)
     again = f"python -m pytest --programs=all '{__file__}::test_program[{identifier(answers)}]'"
     print(f"{project}\nto repeat: {again}")
-    overrides = settings(project, answers, shared)
+    overrides = settings(answers, shared)
     rows = train(project, 2, overrides)
     check_history(rows)
 
