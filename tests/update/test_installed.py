@@ -4,9 +4,9 @@ By default with pip; with `--updates=all` also with pipx and uv.
 """
 
 import os
+import shutil
 import subprocess
 import sys
-import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -68,8 +68,7 @@ def build(source: Path, target: str, folder: Path) -> Path:
 
 def unpacked(folder: Path) -> Path:
     """The source tree in the sdist of the checkout."""
-    with tarfile.open(build(lab.ROOT, "sdist", folder / "sdist")) as archive:
-        archive.extractall(folder, filter="data")
+    shutil.unpack_archive(build(lab.ROOT, "sdist", folder / "sdist"), folder)
     (source,) = folder.glob("ddpgen-*")
     return source
 
