@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from product import forkserver, template
 from product.combinations import combinations
+from product.training import SPEED, same
 
 RANKS = 3  # with two, the order of a sum cannot be seen in its last bit
 STEPS = 8
@@ -31,7 +32,6 @@ SETTINGS = [
     "ddp.timeout_seconds=60",
     "run.name=run",
 ]
-SPEED = {"memory_gib", "samples_per_second"}
 # Rank 0 is killed at its n-th operation on a checkpoint's files: every state of a save comes up.
 HOOK = """
 import os, signal, sys
@@ -109,15 +109,6 @@ class Lab:
     def identical(self, folder: Path) -> bool:
         """Whether a run ended bit for bit as the undisturbed one."""
         return same(self.outcome(folder), self.expected)
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether two nested contents are bit for bit the same."""
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(same, one, other))
-    return torch.equal(one, other) if isinstance(one, torch.Tensor) else bool(one == other)
 
 
 def is_root() -> bool:
