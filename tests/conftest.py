@@ -1,6 +1,7 @@
 """How much of the product is run, and how the tests are shared out over the workers of one run."""
 
 import importlib
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,15 @@ class Scheduling(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
         return "clusters" if file.endswith(ONE_WORKER) else nodeid
+
+
+def pytest_configure() -> None:
+    # A shell without job control starts background commands with these two ignored, and a program
+    # started from there could not be told to stop by Ctrl-C, which tests do.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGQUIT) == signal.SIG_IGN:
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 @pytest.hookimpl(optionalhook=True)
