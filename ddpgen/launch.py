@@ -24,6 +24,7 @@ _START = {
     "kubernetes": "kubectl apply -f {0}/kubernetes/volumes.yaml -f {0}/kubernetes/trainjob.yaml",
     "pbs": "qsub {}/pbs.sh",
     "lsf": "bsub < {}/lsf.sh",
+    "skypilot": "sky jobs launch {}/skypilot.yaml",
 }
 
 

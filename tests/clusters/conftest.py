@@ -12,8 +12,6 @@ from ddpgen.questions import Value
 from ddpgen.render import render
 from tests.clusters import slurm_lab
 
-CLUSTERS = ["local", "ssh", "slurm", "kubernetes", "pbs", "lsf"]
-
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is marked as thorough, unless `--clusters=all`."""

@@ -15,7 +15,7 @@ from ddpgen.questions import Answers, Value
 
 TEMPLATE = template_source.template_root()
 LAUNCH = TEMPLATE / "project" / "{{launch_folder}}"
-ALL = ["local", "ssh", "slurm", "kubernetes", "pbs", "lsf"]
+ALL = ["local", "ssh", "slurm", "kubernetes", "pbs", "lsf", "skypilot"]
 WORST = "A_b.c-D"  # every kind of character that an answer for a shell or YAML file may hold
 VALUES: dict[str, list[Value]] = {
     "project_name": [WORST],
