@@ -21,7 +21,7 @@ OLD, NEW = "v90.0.0", "v91.0.0"
 NOTHING_COMPILED = {"PYTHONDONTWRITEBYTECODE": "1"}
 RENAMED_FROM, RENAMED_TO = "launch/nccl.debug.env", "launch/debug.env"
 DELETED, ADDED = "tests/test_equality.py", "tests/test_added.py"
-CHANGED_IN_NEW = ("train.py", "steps.py", "config.toml", "README.md", "optim.py", "launch/node.sh")
+CHANGED_IN_NEW = ("train.py", "steps.py", "config.toml", "README.md", "optim.py", "launch/local.sh")
 
 
 @dataclass(frozen=True)
@@ -164,10 +164,10 @@ def change(template: Path) -> None:
     path = template / "copier.yml"
     text = path.read_text()
     # The question about the type of the GPUs gets another name, and takes over the old answer.
-    head, _, rest = text.partition("\ngpu_type:")
-    rest = rest.replace('default: ""', """default: "{{ gpu_type | default('') }}\"""", 1)
-    rest = rest.replace("not gpu_type or gpu_type |", "not accelerator or accelerator |")
-    renamed = f"{head}\naccelerator:{rest}"
+    before, question, after = re.split(r"(?m)^(gpu_type:(?:\n.+)+)", text)
+    question = question.replace("gpu_type", "accelerator")
+    question = re.sub("default: .*", """default: "{{ gpu_type | default('') }}\"""", question)
+    renamed = f"{before}{question}{after}"
     option = '\nnew_option:\n  type: str\n  help: New\n  default: "{{ model }}"\n'
     path.write_text(renamed.replace("\n# --- How to train", f"{option}\n# --- How to train", 1))
     for path in template.rglob("*"):
