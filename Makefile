@@ -80,6 +80,11 @@ quality: $(VENV)/dev    ## train the defaults of all model families, compare wit
 chaos: $(VENV)/dev    ## kill, stop and damage runs 800 times, resume each, compare; write docs/chaos.md
 	@cd tests && ../$(BIN)/python -m chaos </dev/null
 
+.PHONY: bench
+bench: $(VENV)/bench    ## the generated project beside other loops and libraries, ten minutes; writes docs/bench.md
+	@rm -rf build/bench
+	@cd tests && ../$(BIN)/python -m bench </dev/null
+
 .PHONY: docs
 docs: $(VENV)/docs    ## build the documentation in site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
@@ -130,6 +135,10 @@ $(VENV)/ddpgen: $(VENV)/torch pyproject.toml
 $(VENV)/dev: $(VENV)/ddpgen
 	@echo "--- what the tests need"
 	@$(INSTALL) --group dev
+	@touch $@
+
+$(VENV)/bench: $(VENV)/dev
+	@$(INSTALL) --group bench
 	@touch $@
 
 $(VENV)/docs: $(VENV)/ddpgen

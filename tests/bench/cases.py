@@ -1,0 +1,135 @@
+"""What is measured: one table of cases and sizes for each kind of device.
+
+Nothing here needs torch: the driver reads it, and each rank gets its share as a `Task`.
+"""
+
+import dataclasses
+import json
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+VARIABLE = "DDPGEN_BENCH"
+LOG_EVERY = 10  # optimizer steps; every side reports its loss so often
+LIBRARIES = {"accelerate": "accelerate", "lightning": "pytorch_lightning", "trainer": "accelerate"}
+ALL = ("generated", "plain", "accelerate", "lightning")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One model in one size, trained by several sides."""
+
+    name: str
+    words: str
+    model: str
+    micro_batch: int
+    overrides: tuple[str, ...] = ()
+    amp: str = "off"
+    sides: tuple[str, ...] = ALL
+    block: int = 10  # steps that are timed as one; a multiple of LOG_EVERY
+    blocks: int = 12
+    evaluated: int = 20  # micro-batches of one rank in an evaluation
+    repeats: int = 4  # evaluations, saves, loads
+    accumulate: int = 1  # micro-batches of a step of the generated project
+
+    @property
+    def answers(self) -> dict[str, Any]:
+        """What ddpgen is asked for."""
+        answers = {"model": self.model, "amp": self.amp, "accumulation": self.accumulate > 1}
+        return answers | ({"batch_norm": "local"} if self.model == "resnet" else {})
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a rank is told: the case, and its part in the protocol of clock.py."""
+
+    overrides: list[str]
+    micro_batch: int
+    amp: bool
+    block: int
+    blocks: int
+    evaluated: int
+    repeats: int
+    began: float  # time.monotonic() when the processes were started
+    report: int  # file descriptor
+    folder: str
+    warmup: int = 2 * LOG_EVERY
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> int:
+        """Warm-up, timed blocks, and one log interval whose reads of tensors are counted."""
+        return self.warmup + self.block * self.blocks + LOG_EVERY
+
+    def environment(self) -> dict[str, str]:
+        """What `received` finds."""
+        return {VARIABLE: json.dumps(dataclasses.asdict(self))}
+
+
+def received() -> Task:
+    """The task of this process."""
+    return Task(**json.loads(os.environ[VARIABLE]))
+
+
+STDLIB_FILE = ("data.source={stdlib}/ast.py", "data.validation=0.2")
+PLAIN_IMAGES = ("data.rotate=0.0", "data.zoom=0.0", "data.shift=0.0")
+SMALL_TEXT = ("data.length=64", "model.width=128", "model.layers=2")
+GPT2 = ("model.width=768", "model.layers=12", "model.heads=12", "data.window=1024")
+GPT2_TEXT = (*STDLIB_FILE, "data.vocabulary=50304", *GPT2)
+RESNET50 = ("data.image_size=224", "data.channels=3", "model.width=64", "model.stem_stride=4")
+
+CPU = (
+    Case("mlp", "MLP", "mlp", 32, block=50),
+    Case(
+        "resnet", "ResNet, 8 × 8 images", "resnet", 32,
+        (*PLAIN_IMAGES, "model.width=16"), block=20,
+    ),
+    Case(
+        "gpt", "GPT, 128 tokens", "gpt", 4,
+        (*STDLIB_FILE, "data.window=128", "model.layers=2"),
+    ),
+    Case(
+        "distilbert", "DistilBERT, 64 tokens", "distilbert", 8, SMALL_TEXT,
+        sides=(*ALL, "trainer"),
+    ),
+    Case(
+        "large", "MLP", "mlp", 8, ("model.width=1024", "model.depth=6"),
+        blocks=3, evaluated=2,
+    ),
+    Case(
+        "accumulation", "MLP, 8 micro-batches", "mlp", 16,
+        ("model.width=512", "model.depth=3"), sides=("generated", "plain", "micro"),
+        blocks=6, evaluated=2, repeats=1, accumulate=8,
+    ),
+)  # fmt: skip
+
+CUDA = (
+    Case("mlp", "MLP", "mlp", 64, amp="bf16", block=200, blocks=10),
+    Case("gpt", "GPT-2 124 M, 1024 tokens", "gpt", 32, GPT2_TEXT, "bf16", blocks=8),
+    Case(
+        "gpt, compiled", "GPT-2 124 M, 1024 tokens, torch.compile", "gpt", 32,
+        (*GPT2_TEXT, "run.compile=true"), "bf16", blocks=8,
+    ),
+    Case(
+        "resnet", "ResNet, stages of ResNet-50, 224 × 224 images", "resnet", 128,
+        (*PLAIN_IMAGES, *RESNET50, "model.stages=[3,4,6,3]"), "bf16", blocks=8, evaluated=5,
+    ),
+    Case(
+        "distilbert", "DistilBERT-base, 512 tokens", "distilbert", 32,
+        ("data.length=512", "data.vocabulary=30522", "model.width=768", "model.layers=6",
+         "model.heads=12"), "bf16", (*ALL, "trainer"), blocks=8, evaluated=5,
+    ),
+    Case(
+        "accumulation", "MLP, 8 micro-batches", "mlp", 512,
+        ("model.width=1024", "model.depth=6"), "bf16", ("generated", "plain", "micro"),
+        blocks=8, evaluated=2, repeats=1, accumulate=8,
+    ),
+)  # fmt: skip
+
+
+def quick(case: Case) -> Case:
+    """The same case with as few figures as still show that it works."""
+    return dataclasses.replace(case, block=LOG_EVERY, blocks=3, repeats=2, evaluated=2)
+
+
+TABLE = {"cpu": CPU, "cuda": CUDA}

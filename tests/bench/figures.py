@@ -1,0 +1,132 @@
+"""From times to ratios, and what the goals say about them."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bench import commands
+
+Device = dict[str, Any]  # one device's part of bench.json
+RIVALS = ("accelerate", "lightning", "trainer")
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """Of two times that were measured side by side: middle, and the quartiles as its spread."""
+
+    middle: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        digits = 2 if self.middle < 10 else 0
+        spread = f"{self.low:.{digits}f}…{self.high:.{digits}f}"
+        return f"{self.middle:.{digits}f} ({spread})"
+
+
+def ratio(over: Sequence[float], under: Sequence[float]) -> Ratio:
+    """Round by round, so that whatever slows the machine down for a while does so to both."""
+    return spread([a / b for a, b in zip(over, under, strict=True)])
+
+
+def spread(values: Sequence[float]) -> Ratio:
+    """Median and quartiles."""
+    if len(values) < 2:
+        return Ratio(values[0], values[0], values[0])
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return Ratio(middle, low, high)
+
+
+def case(device: Device, name: str) -> Any:
+    """A case by its name; None where it was not measured."""
+    return next((case for case in device["cases"] if case["name"] == name), None)
+
+
+def speed(case: Any, side: str, other: str) -> Ratio:
+    """Throughput of a side over that of another one."""
+    return ratio(case["times"][other]["block"], case["times"][side]["block"])
+
+
+def utilisation(case: Any) -> float:
+    """Share of the rate of large matrix products that the generated project's training reaches."""
+    products = case["times"]["matmul"]
+    rate = products["flops of a burst"][0] / statistics.median(products["products"])
+    step = statistics.median(case["times"]["generated"]["block"]) / case["block"]
+    return float(products["flops"][0] / step / rate)
+
+
+def accumulation(case: Any) -> Ratio:
+    """A step of k micro-batches over k - 1 micro-steps without reduction and one whole step."""
+    ours, step, micro = (case["times"][side]["block"] for side in ("generated", "plain", "micro"))
+    predicted = [one + (case["accumulate"] - 1) * m for one, m in zip(step, micro, strict=True)]
+    return ratio(ours, predicted)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A promise, the figure that it is about, and whether it holds."""
+
+    words: str
+    figure: str
+    met: bool | None  # None: not measured in this run
+
+
+def at_least(words: str, found: Ratio | float | None, bound: float, why: str = "") -> Goal:
+    """A goal for a figure that shall be high."""
+    if found is None:
+        return Goal(words, why, None)
+    return Goal(words, shown(found), (found.middle if isinstance(found, Ratio) else found) >= bound)
+
+
+def at_most(words: str, found: Ratio | float | None, bound: float, why: str = "") -> Goal:
+    """A goal for a figure that shall be low."""
+    if found is None:
+        return Goal(words, why, None)
+    return Goal(words, shown(found), (found.middle if isinstance(found, Ratio) else found) <= bound)
+
+
+def shown(figure: Ratio | float) -> str:
+    """As text."""
+    return str(figure) if isinstance(figure, Ratio) else f"{figure:.2f}"
+
+
+def goals(device: Device) -> list[Goal]:
+    """All goals, with what this device's run says about them."""
+    found = []
+    for one in device["cases"]:
+        if one["accumulate"] == 1:
+            words = f"{one['name']}: generated ≥ 0.99 × plain loop"
+            found.append(at_least(words, speed(one, "generated", "plain"), 0.99))
+    small = case(device, "mlp")
+    rivals = [side for side in RIVALS if small and side in small["times"]]
+    words = "mlp: generated ≥ 1.05 × the fastest library"
+    best = min((speed(small, "generated", rival) for rival in rivals), key=_middle, default=None)
+    found.append(at_least(words, best, 1.05, "no library is installed"))
+    compiled = case(device, "gpt, compiled")
+    words = "GPT-2 124 M, compiled: utilisation ≥ 0.50"
+    used = compiled and utilisation(compiled)
+    found.append(at_least(words, used, 0.50, "no GPU in this run"))
+    reads = [max(one["times"]["generated"]["reads"]) for one in device["cases"]]
+    words = "waits of the host per step, between log points: 0"
+    found.append(at_most(words, max(reads, default=None), 0, "not measured"))
+    several = case(device, "accumulation")
+    words = "a step of 8 micro-batches ≤ 1.05 × (7 micro-steps + 1 step)"
+    found.append(at_most(words, several and accumulation(several), 1.05, "not measured"))
+    times = device["commands"]
+    for words, over, under, bound in (
+        (
+            "`ddpgen --help` ≤ 1.5 × `python -c 'import argparse'`",
+            commands.HELP,
+            commands.BARE,
+            1.5,
+        ),
+        ("`ddpgen new --defaults` ≤ 1.0 × `copier copy`", commands.NEW, commands.COPY, 1.0),
+    ):
+        measured = ratio(times[over], times[under]) if times else None
+        found.append(at_most(words, measured, bound, device["no_commands"]))
+    return found
+
+
+def _middle(found: Ratio) -> float:
+    return found.middle

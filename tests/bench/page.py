@@ -1,0 +1,202 @@
+"""docs/bench.md and its pictures, from the file of results: python -m bench.page RESULTS."""
+
+import json
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench import commands, figures
+
+SIDES = {
+    "generated": "generated project",
+    "plain": "plain loop",
+    "accelerate": "Accelerate",
+    "lightning": "Lightning",
+    "trainer": "HF Trainer",
+}
+KINDS = {"cpu": "On CPUs", "cuda": "On GPUs"}
+VERDICT = {True: "met", False: "**not met**", None: "not measured"}
+
+HEAD = """# Side by side
+
+The generated project beside the plainest hand-written loop and beside libraries: the same model,
+data, precision, batch, optimizer, clipping, schedule and log interval, each as a process tree of
+its own. All trees of a case are alive at once and take turns, a block of steps each, so that
+whatever else the machine does hits all alike. Ratios are taken round by round, beside the plain
+loop; they are medians, with the quartiles in brackets. Above 1 is faster in "speed" and slower in
+all other ratios. Why it is done so: [decision 12](decisions/0012-side-by-side.md).
+
+Written by `make bench`; nothing here was typed by hand. All figures: [bench.json](bench.json).
+"""
+# What renders projects has a description, not a command, for its name.
+COMMANDS = (commands.HELP, commands.BARE, commands.NEW, commands.COPY)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines) + "\n"
+
+
+def section(kind: str, device: figures.Device) -> str:
+    """All that was measured on one kind of device."""
+    loads = [case["load"] for case in device["cases"]]
+    versions = ", ".join(f"{name} {version}" for name, version in device["versions"].items())
+    text = f"## {KINDS[kind]}\n\n{device['device']}, {device['cores']} cores, {versions}. "
+    text += f"Load average before the cases: {min(loads):.1f} to {max(loads):.1f}"
+    busy = min(loads) > 0.5 * device["cores"]
+    text += (
+        "; the machine was busy with other things, so spreads are wide.\n\n" if busy else ".\n\n"
+    )
+    text += "### Goals\n\n" + table(
+        ["goal", "measured", ""],
+        [[g.words, g.figure, VERDICT[g.met]] for g in figures.goals(device)],
+    )
+    plotted = [case for case in device["cases"] if case["accumulate"] == 1]
+    if plotted:
+        text += f"### Training\n\n![Speed beside the plain loop](bench-{kind}-speed.png)\n\n"
+        text += "".join(map(training, plotted))
+        text += "### A save, a load\n\n" + SAVING
+        text += f"![A save beside torch.save](bench-{kind}-save.png)\n\n"
+        text += "".join(saving(case) for case in plotted)
+    if several := figures.case(device, "accumulation"):
+        text += "### Accumulation\n\n" + accumulating(several)
+    if device["commands"]:
+        text += "### The generator\n\n" + generating(device["commands"])
+    return text
+
+
+def training(case: Any) -> str:
+    """One case: a row for each side."""
+    products = case["times"]["matmul"]
+    unit = "tokens" if products["units of a sample"][0] > 1 else "samples"
+    units = products["units of a sample"][0] * case["micro_batch"] * case["ranks"] * case["block"]
+    plain = case["times"]["plain"]
+    rows = []
+    for side, times in case["times"].items():
+        if side in SIDES:
+            block = statistics.median(times["block"])
+            over = block - statistics.median(plain["block"])
+            rows.append(
+                [
+                    SIDES[side],
+                    f"{units / block:,.0f}",
+                    str(figures.speed(case, side, "plain")),
+                    f"{1000 * block / case['block']:.2f} ms",
+                    f"{1e6 * over / case['block']:+.0f} µs",
+                    str(figures.ratio(times["evaluation"], plain["evaluation"])),
+                    f"{times['start-up'][0]:.1f} s",
+                    f"{times['first step'][0]:.1f} s",
+                    f"{times['memory'][0]:.2f} GiB",
+                    f"{times['reads'][0]:.2g}",
+                ]
+            )
+    head = ["", f"{unit}/s", "speed", "step", "beside plain", "evaluation"]
+    head += ["start-up", "first step", "peak memory", "waits per step"]
+    text = (
+        f"**{case['name']}**: {case['words']}, {products['parameters'][0] / 1e6:.2f} M parameters"
+    )
+    text += (
+        f", {case['ranks']} ranks × {case['micro_batch']} samples, precision {case['precision']}"
+    )
+    text += f"; utilisation of the generated project {figures.utilisation(case):.0%}.\n\n"
+    missing = [f"{SIDES.get(side, side)}: {why}" for side, why in case["left_out"].items()]
+    return text + table(head, rows) + "".join(f"Left out: {line}\n\n" for line in missing)
+
+
+SAVING = """Beside the plain loop's `torch.save` and `torch.load` of the same states. The generated
+project also writes through to the disk, keeps a checksum, and verifies before it loads; the others
+do not.
+
+"""
+
+
+def saving(case: Any) -> str:
+    """One case: what a save and a load cost."""
+    plain, rows = case["times"]["plain"], []
+    for side, times in case["times"].items():
+        if side in SIDES:
+            row = [SIDES[side]]
+            for name in ("save", "load"):
+                measured = name in times
+                row += [
+                    f"{1000 * statistics.median(times[name]):.1f} ms" if measured else "",
+                    str(figures.ratio(times[name], plain[name])) if measured else "",
+                ]
+            rows.append(row)
+    return f"**{case['name']}**\n\n" + table(["", "save", "ratio", "load", "ratio"], rows)
+
+
+def accumulating(case: Any) -> str:
+    """Whether several micro-batches cost one reduction."""
+    middles = {side: statistics.median(times["block"]) for side, times in case["times"].items()}
+    ours, step, micro = (
+        f"{1000 * middles[side] / case['block']:.1f} ms" for side in ("generated", "plain", "micro")
+    )
+    return (
+        f"{case['words']}: a micro-step without reduction takes {micro}, a whole step of one "
+        f"micro-batch {step}, the generated step of {case['accumulate']} micro-batches {ours}. "
+        f"That is {figures.accumulation(case)} of what these two add up to.\n\n"
+    )
+
+
+def generating(times: dict[str, list[float]]) -> str:
+    """Commands, and renderings in one process."""
+    rows = []
+    for name, values in times.items():
+        middle = statistics.median(values)
+        command = f"`{name}`" if name in COMMANDS else name
+        rows.append([command, f"{middle:.3f} s", f"{1 / middle:.1f}"])
+    both = ((commands.HELP, commands.BARE), (commands.NEW, commands.COPY))
+    found = [f"`{a}` / `{b}`: {figures.ratio(times[a], times[b])}" for a, b in both]
+    return table(["", "median", "per second"], rows) + ", ".join(found) + ".\n"
+
+
+def draw(kind: str, device: figures.Device, folder: Path) -> None:
+    """Bars beside the plain loop, with quartiles."""
+    from matplotlib.figure import Figure
+
+    shown = [case for case in device["cases"] if case["accumulate"] == 1]
+    for name, measured, label in (
+        ("speed", "block", "speed, plain loop = 1"),
+        ("save", "save", "seconds of a save, torch.save = 1"),
+    ):
+        axes = (figure := Figure(figsize=(8, 3.2), layout="constrained")).add_subplot()
+        sides = [side for side in SIDES if side != "plain"]
+        for place, side in enumerate(sides):
+            points = []
+            for number, case in enumerate(shown):
+                if measured in case["times"].get(side, {}):
+                    mine, plain = case["times"][side][measured], case["times"]["plain"][measured]
+                    pair = (plain, mine) if name == "speed" else (mine, plain)
+                    points.append((number, figures.ratio(*pair)))
+            if points:
+                height = [found.middle for _, found in points]
+                below = [found.middle - found.low for _, found in points]
+                above = [found.high - found.middle for _, found in points]
+                where = [number + 0.2 * (place - 1.5) for number, _ in points]
+                axes.bar(where, height, 0.19, yerr=(below, above), label=SIDES[side], capsize=2)
+        axes.axhline(1.0, color="black", linewidth=0.8)
+        axes.set_xticks(range(len(shown)), [case["name"] for case in shown])
+        axes.set_ylabel(label)
+        axes.legend(ncols=4, fontsize="small")
+        figure.savefig(folder / f"bench-{kind}-{name}.png", dpi=90)
+
+
+def write(results: dict[str, Any], folder: Path) -> None:
+    """Write page and pictures."""
+    parts = [section(kind, results[kind]) for kind in KINDS if kind in results]
+    (folder / "bench.md").write_text(HEAD + "\n" + "\n".join(parts), encoding="utf-8")
+    try:
+        for kind in KINDS:
+            if kind in results:
+                draw(kind, results[kind], folder)
+    except ImportError:
+        print("no pictures: matplotlib is not installed")
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    write(json.loads(path.read_text()), path.parent)

@@ -1,0 +1,90 @@
+"""The benchmark measures what it says; no test here looks at a time."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from product import template
+
+from bench import cases, figures, page, tree
+
+MLP = dataclasses.replace(cases.quick(cases.CPU[0]), blocks=2)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The smallest case: the generated project and the plain loop, in turns."""
+    folder = tmp_path_factory.mktemp("bench")
+    project = folder / "project"
+    template.write(MLP.answers, project)
+    overrides = tree.task_of("plain", MLP, 1, project).overrides
+    prepare = [sys.executable, "train.py", "--prepare-only", *overrides]
+    subprocess.run(prepare, cwd=project, check=True)
+    times, failures = tree.measure(MLP, ["generated", "plain"], project, 2, folder / "runs")
+    assert not failures, failures
+    products = {
+        "products": [1.0, 1.0],
+        "flops of a burst": [1e9],
+        "flops": [1e6],
+        "parameters": [1e6],
+        "units of a sample": [1],
+    }
+    given = {
+        "name": "mlp",
+        "words": "MLP",
+        "micro_batch": MLP.micro_batch,
+        "precision": "off",
+        "ranks": 2,
+        "block": MLP.block,
+        "accumulate": 1,
+        "load": 0.0,
+        "left_out": {},
+    }
+    return {**given, "times": {**times, "matmul": products}}
+
+
+def test_sides_report_all_figures(measured: dict[str, Any]) -> None:
+    """As many times of each kind as the case asks for, from both sides."""
+    wanted = {"block": MLP.blocks} | dict.fromkeys(("evaluation", "save", "load"), MLP.repeats)
+    wanted |= dict.fromkeys(("start-up", "first step", "memory", "reads"), 1)
+    for side in ("generated", "plain"):
+        assert {name: len(v) for name, v in measured["times"][side].items()} == wanted
+
+
+def test_host_waits_for_nothing_between_log_points(measured: dict[str, Any]) -> None:
+    """O4: in all that the loop does, not only in the step."""
+    assert measured["times"]["generated"]["reads"] == [0]
+
+
+def test_page_has_a_row_for_each_side(measured: dict[str, Any], tmp_path: Path) -> None:
+    machine = {"device": "a CPU", "cores": 2, "versions": {"torch": "2"}}
+    device = {**machine, "cases": [measured], "commands": {}, "no_commands": "not tried"}
+    page.write(json.loads(json.dumps({"cpu": device})), tmp_path)
+    text = (tmp_path / "bench.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith("| plain loop |")]
+    assert len(rows) == 2
+    assert " 1.00 (1.00…1.00) |" in rows[0]
+    assert "| no GPU in this run | not measured |" in text
+    assert (tmp_path / "bench-cpu-speed.png").stat().st_size > 1000
+
+
+def test_ratios_are_of_the_same_round() -> None:
+    """A machine that is twice as slow for a while changes no ratio."""
+    assert figures.ratio([2.0, 4.0, 2.0], [1.0, 2.0, 1.0]) == figures.Ratio(2.0, 2.0, 2.0)
+
+
+@pytest.mark.parametrize(("found", "met"), [(0.5, False), (1.0, True), (None, None)])
+def test_goals_are_computed(found: float | None, met: bool | None) -> None:
+    assert figures.at_least("", found, 0.99).met is met
+    assert figures.at_most("", None if found is None else -found, -0.99).met is met
+
+
+def test_side_that_fails_is_left_out(tmp_path: Path) -> None:
+    """Its last words say why; the others go on."""
+    times, failures = tree.measure(MLP, ["nothing"], tmp_path, 1, tmp_path / "runs")
+    assert times == {}
+    assert "No module named bench.sides.nothing" in failures["nothing"]
