@@ -6,7 +6,7 @@ Nothing here needs torch: the driver reads it, and each rank gets its share as a
 import dataclasses
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 VARIABLE = "DDPGEN_BENCH"
@@ -54,7 +54,7 @@ class Task:
     report: int  # file descriptor
     folder: str
     warmup: int = 2 * LOG_EVERY
-    extra: dict[str, Any] = field(default_factory=dict)
+    variant: str = ""  # "micro": no reduction and update; "fixed": one batch again and again
 
     @property
     def steps(self) -> int:
@@ -103,16 +103,17 @@ CPU = (
     ),
 )  # fmt: skip
 
+FED = (*ALL, "fixed")  # is the device ever without data?
 CUDA = (
     Case("mlp", "MLP", "mlp", 64, amp="bf16", block=200, blocks=10),
-    Case("gpt", "GPT-2 124 M, 1024 tokens", "gpt", 32, GPT2_TEXT, "bf16", blocks=8),
+    Case("gpt", "GPT-2 124 M, 1024 tokens", "gpt", 32, GPT2_TEXT, "bf16", FED, blocks=8),
     Case(
         "gpt, compiled", "GPT-2 124 M, 1024 tokens, torch.compile", "gpt", 32,
         (*GPT2_TEXT, "run.compile=true"), "bf16", blocks=8,
     ),
     Case(
         "resnet", "ResNet, stages of ResNet-50, 224 × 224 images", "resnet", 128,
-        (*PLAIN_IMAGES, *RESNET50, "model.stages=[3,4,6,3]"), "bf16", blocks=8, evaluated=5,
+        (*PLAIN_IMAGES, *RESNET50, "model.stages=[3,4,6,3]"), "bf16", FED, blocks=8, evaluated=5,
     ),
     Case(
         "distilbert", "DistilBERT-base, 512 tokens", "distilbert", 32,

@@ -13,27 +13,40 @@ from product import template
 from bench import cases, figures, page, tree
 
 MLP = dataclasses.replace(cases.quick(cases.CPU[0]), blocks=2)
+PRODUCTS = {
+    "products": [1.0, 1.0],
+    "flops of a burst": [1e9],
+    "flops": [1e6],
+    "parameters": [1e6],
+    "units of a sample": [1],
+}
 
 
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The smallest case: the generated project and the plain loop, in turns."""
-    folder = tmp_path_factory.mktemp("bench")
-    project = folder / "project"
+def test_generated_project_beside_plain_loop(tmp_path: Path) -> None:
+    """The smallest case: both report all figures, the host never waits (O4), a page is made."""
+    project = tmp_path / "project"
     template.write(MLP.answers, project)
     overrides = tree.task_of("plain", MLP, 1, project).overrides
     prepare = [sys.executable, "train.py", "--prepare-only", *overrides]
     subprocess.run(prepare, cwd=project, check=True)
-    times, failures = tree.measure(MLP, ["generated", "plain"], project, 2, folder / "runs")
-    assert not failures, failures
-    products = {
-        "products": [1.0, 1.0],
-        "flops of a burst": [1e9],
-        "flops": [1e6],
-        "parameters": [1e6],
-        "units of a sample": [1],
-    }
-    given = {
+    times, failures = tree.measure(MLP, ["generated", "plain"], project, 2, tmp_path / "runs")
+    assert not failures, failures["generated"] if "generated" in failures else failures["plain"]
+
+    wanted = {"block": MLP.blocks} | dict.fromkeys(("evaluation", "save", "load"), MLP.repeats)
+    wanted |= dict.fromkeys(("start-up", "first step", "memory", "reads"), 1)
+    for side in ("generated", "plain"):
+        assert {name: len(found) for name, found in times[side].items()} == wanted
+    assert times["generated"]["reads"] == [0], "in the whole loop, between two log points"
+
+    rows = rows_of_page({**times, "matmul": PRODUCTS}, tmp_path)
+    assert len(rows) == 2, "training, saving"
+    assert " 1.00 (1.00…1.00) |" in rows[0]
+    assert (tmp_path / "bench-cpu-speed.png").stat().st_size > 1000
+
+
+def rows_of_page(times: dict[str, Any], folder: Path) -> list[str]:
+    """The lines about the plain loop on the page of one case."""
+    case = {
         "name": "mlp",
         "words": "MLP",
         "micro_batch": MLP.micro_batch,
@@ -43,33 +56,14 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "accumulate": 1,
         "load": 0.0,
         "left_out": {},
+        "times": times,
     }
-    return {**given, "times": {**times, "matmul": products}}
-
-
-def test_sides_report_all_figures(measured: dict[str, Any]) -> None:
-    """As many times of each kind as the case asks for, from both sides."""
-    wanted = {"block": MLP.blocks} | dict.fromkeys(("evaluation", "save", "load"), MLP.repeats)
-    wanted |= dict.fromkeys(("start-up", "first step", "memory", "reads"), 1)
-    for side in ("generated", "plain"):
-        assert {name: len(v) for name, v in measured["times"][side].items()} == wanted
-
-
-def test_host_waits_for_nothing_between_log_points(measured: dict[str, Any]) -> None:
-    """O4: in all that the loop does, not only in the step."""
-    assert measured["times"]["generated"]["reads"] == [0]
-
-
-def test_page_has_a_row_for_each_side(measured: dict[str, Any], tmp_path: Path) -> None:
     machine = {"device": "a CPU", "cores": 2, "versions": {"torch": "2"}}
-    device = {**machine, "cases": [measured], "commands": {}, "no_commands": "not tried"}
-    page.write(json.loads(json.dumps({"cpu": device})), tmp_path)
-    text = (tmp_path / "bench.md").read_text()
-    rows = [line for line in text.splitlines() if line.startswith("| plain loop |")]
-    assert len(rows) == 2
-    assert " 1.00 (1.00…1.00) |" in rows[0]
+    device = {**machine, "cases": [case], "commands": {}, "no_commands": "not tried"}
+    page.write(json.loads(json.dumps({"cpu": device})), folder)
+    text = (folder / "bench.md").read_text(encoding="utf-8")
     assert "| no GPU in this run | not measured |" in text
-    assert (tmp_path / "bench-cpu-speed.png").stat().st_size > 1000
+    return [line for line in text.splitlines() if line.startswith("| plain loop |")]
 
 
 def test_ratios_are_of_the_same_round() -> None:

@@ -19,6 +19,8 @@ from bench.cases import Case, Task
 TESTS = Path(__file__).resolve().parents[1]
 SECONDS = 600  # the longest wait for one report: a large model is compiled in it
 Times = dict[str, list[float]]
+# Sides that are another one with something left out: reduction and update, or the loading of data.
+VARIANTS = {"micro": "plain", "fixed": "generated"}
 
 
 class SideError(Exception):
@@ -35,7 +37,7 @@ class Tree:
         self.processes: list[subprocess.Popen[bytes]] = []
         self.reports: list[int] = []
         self.rest = b""
-        module = "plain" if side == "micro" else side
+        module = VARIANTS.get(side, side)
         task = task_of(side, case, ranks, folder)
         common = self.environment(ranks)
         for rank in range(ranks):
@@ -126,7 +128,7 @@ class Tree:
 
 def task_of(side: str, case: Case, ranks: int, folder: Path) -> Task:
     """What the ranks of a side are told."""
-    steps_of = case.accumulate if side == "generated" else 1
+    accumulated = case.accumulate if side == "generated" else 1
     task = Task(
         overrides=[],
         micro_batch=case.micro_batch,
@@ -138,9 +140,9 @@ def task_of(side: str, case: Case, ranks: int, folder: Path) -> Task:
         began=time.monotonic(),
         report=-1,
         folder=str(folder),
-        extra={"micro": side == "micro"},
+        variant=side if side in VARIANTS else "",
     )
-    samples = case.micro_batch * ranks * steps_of
+    samples = case.micro_batch * ranks * accumulated
     overrides = [
         *(text.format(stdlib=sysconfig.get_path("stdlib")) for text in case.overrides),
         f"train.global_batch_size={samples}",

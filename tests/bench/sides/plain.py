@@ -1,6 +1,6 @@
 """(b) The plainest loop that trains the same: what one writes by hand after the tutorial.
 
-With `micro` in the task it only goes forward and backward, without reduction and update.
+As variant "micro" it only goes forward and backward, without reduction and update.
 """
 
 import os
@@ -73,7 +73,7 @@ def main() -> None:
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, parts.schedule(task.steps))
     clock.ready()
     for step, batch in enumerate(train, start=1):
-        if task.extra.get("micro"):
+        if task.variant == "micro":
             with network.no_sync():
                 loss_of(network, batch).backward()
             clock.step()

@@ -18,17 +18,30 @@ from bench.cases import Task
 RANKS = int(os.environ["WORLD_SIZE"])
 
 
+def first_only(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What the function gave the first time, whatever it is asked for."""
+    results: list[Any] = []
+
+    def answer(*arguments: Any) -> Any:
+        if not results:
+            results.append(function(*arguments))
+        return results[0]
+
+    return answer
+
+
 class Sized(Dataset[Any]):
     """As many samples as a task needs, the split's own again and again; a batch at a time."""
 
-    def __init__(self, split: Any, count: int) -> None:
-        self.split, self.count = split, count
+    def __init__(self, split: Any, count: int, fixed: bool = False) -> None:
+        self.count, self.size = count, len(split)
+        self.read = first_only(split.__getitems__) if fixed else split.__getitems__
 
     def __len__(self) -> int:
         return self.count
 
     def __getitems__(self, indices: list[int]) -> Any:
-        return self.split.__getitems__([index % len(self.split) for index in indices])
+        return self.read([index % self.size for index in indices])
 
 
 class Windows(Dataset[Any]):
@@ -52,10 +65,12 @@ class Windows(Dataset[Any]):
 def sized(splits: Any, task: Task) -> Any:
     """Splits of one long epoch, and of as many validation batches as the task says."""
     splits = splits._replace(val=Sized(splits.val, task.evaluated * task.micro_batch * RANKS))
+    fixed = task.variant == "fixed"
     if hasattr(splits.train, "windows"):  # tokens are drawn, so any number is there
+        data.cut = first_only(data.cut) if fixed else data.cut
         return splits
-    cfg = config.load(Path("config.toml"), task.overrides)
-    return splits._replace(train=Sized(splits.train, task.steps * cfg.train.global_batch_size))
+    samples = task.steps * config.load(Path("config.toml"), task.overrides).train.global_batch_size
+    return splits._replace(train=Sized(splits.train, samples, fixed))
 
 
 class Parts:
