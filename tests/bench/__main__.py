@@ -14,6 +14,7 @@ import importlib.util
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -88,6 +89,13 @@ def rounded(times: tree.Times) -> tree.Times:
     return {name: [float(f"{v:.6g}") for v in values] for name, values in times.items()}
 
 
+def store(results: dict[str, Any], path: Path) -> None:
+    """As JSON with one line for each list of figures."""
+    text = json.dumps(results, indent=1)
+    text = re.sub(r'\[[^][{}"]*\]', lambda found: " ".join(found[0].split()), text)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
 def machine(kind: str) -> dict[str, Any]:
     """What it was measured on."""
     name = torch.cuda.get_device_name() if kind == "cuda" else platform.machine()
@@ -125,11 +133,12 @@ def main() -> int:
         print(f"{case.name}: {case.words}", flush=True)
         figures = measure(cases.quick(case) if arguments.quick else case, ranks)
         before[:] = [one for one in before if one["name"] != case.name] + [figures]
+        store(results, path)
     if not arguments.only or "commands" not in device:
         print("the generator's commands", flush=True)
         times, device["no_commands"] = commands.measure(BUILD, 1 if arguments.quick else 5)
         device["commands"] = rounded(times)
-    path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        store(results, path)
     page.write(results, folder)
     print(f"{folder / 'bench.md'}")
     return 0

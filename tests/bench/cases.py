@@ -106,9 +106,9 @@ CPU = (
 FED = (*ALL, "fixed")  # is the device ever without data?
 CUDA = (
     Case("mlp", "MLP", "mlp", 64, amp="bf16", block=200, blocks=10),
-    Case("gpt", "GPT-2 124 M, 1024 tokens", "gpt", 32, GPT2_TEXT, "bf16", FED, blocks=8),
+    Case("gpt", "GPT-2 124 M, 1024 tokens", "gpt", 16, GPT2_TEXT, "bf16", FED, blocks=8),
     Case(
-        "gpt, compiled", "GPT-2 124 M, 1024 tokens, torch.compile", "gpt", 32,
+        "gpt, compiled", "GPT-2 124 M, 1024 tokens, torch.compile", "gpt", 16,
         (*GPT2_TEXT, "run.compile=true"), "bf16", blocks=8,
     ),
     Case(
