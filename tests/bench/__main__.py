@@ -128,13 +128,14 @@ def main() -> int:
     path = folder / "bench.json"
     results = json.loads(path.read_text()) if path.exists() else {}
     before = results.get(kind, {}).get("cases", []) if arguments.only else []
-    device = results[kind] = {**results.get(kind, {}), **machine(kind), "cases": before}
+    none = {"commands": {}, "no_commands": "not measured"}
+    device = results[kind] = none | results.get(kind, {}) | machine(kind) | {"cases": before}
     for case in chosen:
         print(f"{case.name}: {case.words}", flush=True)
         figures = measure(cases.quick(case) if arguments.quick else case, ranks)
         before[:] = [one for one in before if one["name"] != case.name] + [figures]
         store(results, path)
-    if not arguments.only or "commands" not in device:
+    if not (arguments.only and device["commands"]):
         print("the generator's commands", flush=True)
         times, device["no_commands"] = commands.measure(BUILD, 1 if arguments.quick else 5)
         device["commands"] = rounded(times)

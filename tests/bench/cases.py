@@ -27,7 +27,7 @@ class Case:
     amp: str = "off"
     sides: tuple[str, ...] = ALL
     block: int = 10  # steps that are timed as one; a multiple of LOG_EVERY
-    blocks: int = 12
+    blocks: int = 10
     evaluated: int = 20  # micro-batches of one rank in an evaluation
     repeats: int = 4  # evaluations, saves, loads
     accumulate: int = 1  # micro-batches of a step of the generated project
@@ -85,7 +85,7 @@ CPU = (
         (*PLAIN_IMAGES, "model.width=16"), block=20,
     ),
     Case(
-        "gpt", "GPT, 128 tokens", "gpt", 4,
+        "gpt", "GPT, 128 tokens", "gpt", 2,
         (*STDLIB_FILE, "data.window=128", "model.layers=2"),
     ),
     Case(
@@ -93,7 +93,7 @@ CPU = (
         sides=(*ALL, "trainer"),
     ),
     Case(
-        "large", "MLP", "mlp", 8, ("model.width=1024", "model.depth=6"),
+        "large", "MLP", "mlp", 4, ("model.width=1024", "model.depth=6"),
         blocks=3, evaluated=2,
     ),
     Case(

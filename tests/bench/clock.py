@@ -65,7 +65,7 @@ class Clock:
     """Times of one rank."""
 
     def __init__(self, task: Task) -> None:
-        self.task, self.steps, self.began = task, 0, 0.0
+        self.task, self.steps, self.began, self.used = task, 0, 0.0, 0.0
         self.cuda = torch.cuda.is_available()
         self.counter: Reads | Waits = Waits() if self.cuda else Reads()
         self.counted: list[int] = []
@@ -110,12 +110,14 @@ class Clock:
         self.tell("waiting")
         if not os.read(0, 1):
             os._exit(1)  # the driver has gone
-        self.began = time.perf_counter()
+        self.began, self.used = time.perf_counter(), time.process_time()
 
     def end(self, name: str) -> None:
         """Report the time since `begin`."""
         self._settle()
         self.tell(name, time.perf_counter() - self.began)
+        if name == "block":  # of this process alone: what else the machine does hardly shows
+            self.tell("processor", time.process_time() - self.used)
 
     def repeat(self, name: str, action: Callable[[], Any]) -> Any:
         """Time something as often as the task says; returns its last result."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import commands, figures
+from bench.tree import Times
 
 SIDES = {
     "generated": "generated project",
@@ -26,7 +27,10 @@ data, precision, batch, optimizer, clipping, schedule and log interval, each as 
 its own. All trees of a case are alive at once and take turns, a block of steps each, so that
 whatever else the machine does hits all alike. Ratios are taken round by round, beside the plain
 loop; they are medians, with the quartiles in brackets. Above 1 is faster in "speed" and slower in
-all other ratios. Why it is done so: [decision 12](decisions/0012-side-by-side.md).
+all other ratios; "processor" is the processor time of one rank's steps, which hardly depends on
+what else the machine does. "Waits" are those of the host for the device; on CPUs, where there are
+none, reads of tensors that would be on the device. Why it is done so:
+[decision 12](decisions/0012-side-by-side.md).
 
 Written by `make bench`; nothing here was typed by hand. All figures: [bench.json](bench.json).
 """
@@ -68,6 +72,11 @@ def section(kind: str, device: figures.Device) -> str:
     return text
 
 
+def beside(times: Times, plain: Times, name: str) -> str:
+    """The ratio to the plain loop's; nothing where a side has no such figure."""
+    return str(figures.ratio(times[name], plain[name])) if name in times else ""
+
+
 def training(case: Any) -> str:
     """One case: a row for each side."""
     products = case["times"]["matmul"]
@@ -86,15 +95,16 @@ def training(case: Any) -> str:
                     str(figures.speed(case, side, "plain")),
                     f"{1000 * block / case['block']:.2f} ms",
                     f"{1e6 * over / case['block']:+.0f} µs",
-                    str(figures.ratio(times["evaluation"], plain["evaluation"])),
+                    beside(times, plain, "processor"),
+                    beside(times, plain, "evaluation"),
                     f"{times['start-up'][0]:.1f} s",
                     f"{times['first step'][0]:.1f} s",
                     f"{times['memory'][0]:.2f} GiB",
                     f"{times['reads'][0]:.2g}",
                 ]
             )
-    head = ["", f"{unit}/s", "speed", "step", "beside plain", "evaluation"]
-    head += ["start-up", "first step", "peak memory", "waits per step"]
+    head = ["", f"{unit}/s", "speed", "step", "beside plain", "processor"]
+    head += ["evaluation", "start-up", "first step", "peak memory", "waits per step"]
     text = (
         f"**{case['name']}**: {case['words']}, {products['parameters'][0] / 1e6:.2f} M parameters"
     )
@@ -120,11 +130,8 @@ def saving(case: Any) -> str:
         if side in SIDES:
             row = [SIDES[side]]
             for name in ("save", "load"):
-                measured = name in times
-                row += [
-                    f"{1000 * statistics.median(times[name]):.1f} ms" if measured else "",
-                    str(figures.ratio(times[name], plain[name])) if measured else "",
-                ]
+                middle = f"{1000 * statistics.median(times[name]):.1f} ms" if name in times else ""
+                row += [middle, beside(times, plain, name)]
             rows.append(row)
     return f"**{case['name']}**\n\n" + table(["", "save", "ratio", "load", "ratio"], rows)
 

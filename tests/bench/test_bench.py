@@ -32,7 +32,8 @@ def test_generated_project_beside_plain_loop(tmp_path: Path) -> None:
     times, failures = tree.measure(MLP, ["generated", "plain"], project, 2, tmp_path / "runs")
     assert not failures, failures["generated"] if "generated" in failures else failures["plain"]
 
-    wanted = {"block": MLP.blocks} | dict.fromkeys(("evaluation", "save", "load"), MLP.repeats)
+    wanted = dict.fromkeys(("block", "processor"), MLP.blocks)
+    wanted |= dict.fromkeys(("evaluation", "save", "load"), MLP.repeats)
     wanted |= dict.fromkeys(("start-up", "first step", "memory", "reads"), 1)
     for side in ("generated", "plain"):
         assert {name: len(found) for name, found in times[side].items()} == wanted
