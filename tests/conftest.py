@@ -2,6 +2,8 @@
 
 import importlib
 import signal
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +48,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
     return Scheduling(config, log)
 
 
+@pytest.fixture
+def say(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Have a line printed at the end of the run, from whichever worker."""
+    return partial(record_property, "said")
+
+
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    for report in terminalreporter.stats.get("passed", []):
+        for name, text in report.user_properties:
+            if name == "said":
+                terminalreporter.write_line(text)
     if page := config.getoption("--page"):
         writer = importlib.import_module(PAGES[page.name])
         writer.write(terminalreporter, page)

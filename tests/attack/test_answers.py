@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import tomllib
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -172,7 +173,7 @@ def check(project: Path, complete: Answers) -> None:
 
 
 def test_hostile_answers(
-    tmp_path: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, request: pytest.FixtureRequest, say: Callable[[str], None]
 ) -> None:
     tries: Counter[str] = Counter()
     place = tmp_path / "place"
@@ -202,8 +203,7 @@ def test_hostile_answers(
 
     with compile_once():
         attack()
-    with capsys.disabled():
-        print(f"\nhostile sets of answers: {dict(tries)}, {len(rendered)} projects rendered")
+    say(f"hostile sets of answers: {dict(tries)}, {len(rendered)} projects rendered")
     assert tries["refused"]
     assert tries["accepted"]
 

@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -93,7 +94,12 @@ def assert_nothing_or_all(
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_killed_at_random(
-    lab: Lab, place: Path, name: str, number: signal.Signals, request: pytest.FixtureRequest
+    lab: Lab,
+    place: Path,
+    name: str,
+    number: signal.Signals,
+    request: pytest.FixtureRequest,
+    say: Callable[[str], None],
 ) -> None:
     original = place.with_name("original")
     shutil.copytree(place, original, symlinks=True)
@@ -104,6 +110,7 @@ def test_killed_at_random(
     assert whole.returncode == 0, said
     duration, after = time.monotonic() - started, content(place / "p")
     assert after != before
+    ends: Counter[bool] = Counter()
     for _ in range(request.config.getoption("--kills")):
         shutil.rmtree(place)
         shutil.copytree(original, place, symlinks=True)
@@ -116,6 +123,8 @@ def test_killed_at_random(
         if number == signal.SIGKILL:
             left = {file for file in left if not re.fullmatch(r"\.p\.ddpgen-[0-9a-f]{8}", file)}
         assert not left
+        ends[content(place / "p") == after] += 1
+    say(f"ddpgen {name}, {number.name} at random: {ends[True]} complete, {ends[False]} as before")
 
 
 @pytest.mark.parametrize("renames", [0, 1, 4])
