@@ -29,7 +29,7 @@ ALL: Answers = {
 BRIEF: Answers = {"model": "resnet", "amp": "off", "accumulation": True, "checkpoint": False}
 
 EXACT = ["ddp.bucket_mb=1", "ddp.gradient_as_bucket_view=false"]
-STATIC = "ddp.static_graph=true"  # not there with accumulation: DDP has no no_sync for it
+STATIC = "ddp.static_graph=true"  # not there with accumulation: see decision 0013
 # How far the loss may be away after six steps, relative.
 CLOSE = {"bf16": 1e-2, "fp16": 2e-3, "powersgd": 0.3}
 POWERSGD = ["ddp.powersgd_after=2", "ddp.powersgd_rank=1"]
