@@ -84,8 +84,8 @@ def training(case: Any) -> str:
     units = products["units of a sample"][0] * case["micro_batch"] * case["ranks"] * case["block"]
     plain = case["times"]["plain"]
     rows = []
-    for side, times in case["times"].items():
-        if side in SIDES:
+    for side in SIDES:
+        if times := case["times"].get(side):
             block = statistics.median(times["block"])
             over = block - statistics.median(plain["block"])
             rows.append(
@@ -126,8 +126,8 @@ do not.
 def saving(case: Any) -> str:
     """One case: what a save and a load cost."""
     plain, rows = case["times"]["plain"], []
-    for side, times in case["times"].items():
-        if side in SIDES:
+    for side in SIDES:
+        if times := case["times"].get(side):
             row = [SIDES[side]]
             for name in ("save", "load"):
                 middle = f"{1000 * statistics.median(times[name]):.1f} ms" if name in times else ""
@@ -188,6 +188,7 @@ def draw(kind: str, device: figures.Device, folder: Path) -> None:
         axes.axhline(1.0, color="black", linewidth=0.8)
         axes.set_xticks(range(len(shown)), [case["name"] for case in shown])
         axes.set_ylabel(label)
+        axes.margins(y=0.2)  # room for the legend
         axes.legend(ncols=4, fontsize="small")
         figure.savefig(folder / f"bench-{kind}-{name}.png", dpi=90)
 
