@@ -84,13 +84,13 @@ def training(case: Any) -> str:
     units = products["units of a sample"][0] * case["micro_batch"] * case["ranks"] * case["block"]
     plain = case["times"]["plain"]
     rows = []
-    for side in SIDES:
+    for side, shown in SIDES.items():
         if times := case["times"].get(side):
             block = statistics.median(times["block"])
             over = block - statistics.median(plain["block"])
             rows.append(
                 [
-                    SIDES[side],
+                    shown,
                     f"{units / block:,.0f}",
                     str(figures.speed(case, side, "plain")),
                     f"{1000 * block / case['block']:.2f} ms",
@@ -126,9 +126,9 @@ do not.
 def saving(case: Any) -> str:
     """One case: what a save and a load cost."""
     plain, rows = case["times"]["plain"], []
-    for side in SIDES:
+    for side, shown in SIDES.items():
         if times := case["times"].get(side):
-            row = [SIDES[side]]
+            row = [shown]
             for name in ("save", "load"):
                 middle = f"{1000 * statistics.median(times[name]):.1f} ms" if name in times else ""
                 row += [middle, beside(times, plain, name)]
