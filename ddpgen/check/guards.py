@@ -30,7 +30,7 @@ _LOCAL_ZERO = re.compile(
     r"int\([\w.]*(environ(\.get)?|getenv)[\[(]'LOCAL_RANK'.* == 0",
     re.IGNORECASE,
 )
-_ASKS = r"(^|[._])(is_|get_rank|should_)"
+_ASKS = r"(^|[._])(is_|get_\w*rank|should_)"
 _STARTS = r"spawn|run|launch|record|process|start"
 _NAMED = r"rank|main_|_main|master|primary|chief|leader|coordinator|global_zero"
 # A check that raises keeps nobody away who is in order.
@@ -41,7 +41,11 @@ def conditions(module: Module, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]
     """What must hold where a node runs, up to its function: a test, and its outcome."""
     child = node
     for above in module.above(node):
-        if isinstance(above, ast.If | ast.IfExp | ast.While) and child is not above.test:
+        if (
+            isinstance(above, ast.If | ast.IfExp | ast.While)
+            and child is not above.test
+            and not isinstance(above.test, ast.Constant)
+        ):
             body = above.body if isinstance(above.body, list) else [above.body]
             yield above.test, child in body
         if isinstance(above, ast.BoolOp) and child in above.values:
@@ -96,7 +100,7 @@ def local_zero_guard(module: Module, node: ast.AST) -> bool:
 
 def guarded(module: Module, node: ast.AST, pattern: str = SOME_RANK, depth: int = 4) -> bool:
     """Whether anything keeps some ranks from a node; where that is unclear, the answer is yes."""
-    if conditional(module, node, pattern):
+    if conditional(module, node, pattern) or _in_lambda(module, node):
         return True
     function = module.function(node)
     if function is None or depth == 0:
@@ -165,6 +169,29 @@ def _handed_over(module: Module, use: ast.expr) -> bool:
     return parent.func is not use and not matches(parent.func, _STARTS)
 
 
+def _annotates(module: Module, node: ast.AST) -> bool:
+    """Whether a name only says of which type something is."""
+    for child, above in module.way(node):
+        if isinstance(above, ast.arg):
+            return True
+        if isinstance(above, ast.stmt):
+            return child in (getattr(above, "annotation", None), getattr(above, "returns", None))
+    return False
+
+
+def _in_lambda(module: Module, node: ast.AST) -> bool:
+    """Whether a node is in a lambda that a function gets which may know of ranks."""
+    for child, above in module.way(node):
+        if isinstance(child, ast.Lambda):
+            if not isinstance(above, ast.Call) or matches(above.func, _STARTS):
+                return False
+            known = module.program.callees(module, above)
+            return not known or any(matches(function, SOME_RANK) for _, function in known)
+        if isinstance(above, Function):
+            return False
+    return False
+
+
 def uses(module: Module, function: Function) -> Iterator[tuple[Module, ast.expr]]:
     """Where a function is called or handed over; a constructor, under the name of its class."""
     owner, name = module.parents[function], function.name
@@ -175,6 +202,7 @@ def uses(module: Module, function: Function) -> Iterator[tuple[Module, ast.expr]
         parent = other.parents[node]
         called = isinstance(parent, ast.Call) and parent.func is node
         known = isinstance(node.ctx, ast.Load) and not parameter(other, node)
+        known = known and not _annotates(other, node)
         if other.function(node) is function or not known or (method and not called):
             continue
         if module.program.means(other, node, module, function):

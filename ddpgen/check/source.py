@@ -34,7 +34,7 @@ class Module:
         self.path = path
         self.text = text
         self.answers: dict[object, Any] = {}
-        self.tree = ast.parse(text)
+        self.tree = _without_dead_code(ast.parse(text))
         self.nodes: list[ast.AST] = []
         self.parents: dict[ast.AST, ast.AST] = {}
         self._index(self.tree)
@@ -182,6 +182,17 @@ class Module:
         """Whether a comment stands beside a node or on the line above it."""
         first = getattr(node, "lineno", 0)
         return any(line in self.comments for line in (first - 1, first))
+
+
+def _without_dead_code(tree: ast.Module) -> ast.Module:
+    """Empty the branches of `if False` and `if True` that never run."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Constant):
+            if node.test.value:
+                node.orelse = []
+            else:
+                node.body = [ast.copy_location(ast.Pass(), node.body[0])]
+    return tree
 
 
 P = ParamSpec("P")

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from mutants.table import BASES, MUTATIONS
+from product import template
 
 from check.test_pages import rows
-from ddpgen.check import driver
+from ddpgen.check import driver, pages
 from ddpgen.questions import Answers
 from ddpgen.render import render
 
@@ -341,3 +343,16 @@ def test_what_comes_back_is_reported(edit: Edit, projects: dict[int, Path], tmp_
 
 def test_all_rows_with_guard_c_come_back() -> None:
     assert {name for name, guard in rows().items() if "C" in guard} == {edit.id for edit in EDITS}
+
+
+@pytest.mark.parametrize("base", BASES)
+def test_mistakes_are_reported_where_the_source_shows_them(base: str, tmp_path: Path) -> None:
+    """Those of the table that the projects' own tests are tried with; the others say why not."""
+    for mistake in (m for m in MUTATIONS if m.base == base):
+        template.write(BASES[base], tmp_path)
+        file = tmp_path / mistake.path
+        file.write_text(file.read_text().replace(mistake.old, mistake.new))
+        known = mistake.pitfall in pages.ids()
+        row = mistake.check if mistake.check in pages.ids() else mistake.pitfall
+        found = driver.check([tmp_path], select=[row]).findings if known else []
+        assert bool(found) == (mistake.check in ("", row)), mistake

@@ -114,13 +114,18 @@ def text(path: str, answers: Mapping[str, Value]) -> str | None:
 def _text(path: str, frozen: tuple[tuple[str, Value | tuple[str, ...]], ...]) -> str | None:
     seen = context({k: list(v) if isinstance(v, tuple) else v for k, v in frozen})
     patterns = [p.replace("/launch*/", "/launch/") for p in SETTINGS["_exclude"] if "{" in p]
-    left_out = [ENVIRONMENT.from_string(pattern).render(seen) for pattern in patterns]
+    left_out = [_compiled(pattern).render(seen) for pattern in patterns]
     if any(f"/{path}" == p or f"/{path}".startswith(f"{p}/") for p in left_out if p):
         return None
     name = files()[path]
     if not name.endswith(".jinja"):
         return (TEMPLATE / name).read_text(encoding="utf-8")
     return ENVIRONMENT.get_template(name).render(seen)
+
+
+@cache
+def _compiled(pattern: str) -> jinja2.Template:
+    return ENVIRONMENT.from_string(pattern)
 
 
 def project(answers: Mapping[str, Value]) -> Iterator[tuple[str, str]]:

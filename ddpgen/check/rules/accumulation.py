@@ -8,7 +8,6 @@ from ddpgen.check.registry import rule
 from ddpgen.check.source import (
     Module,
     constant,
-    keyword,
     matches,
     receiver,
     source,
@@ -104,13 +103,17 @@ def _counter(loop: ast.For | ast.While) -> str:
 
 @rule(
     "G3",
-    "static_graph=True does not go with no_sync: it stops reducing, or raises",
-    "leave static_graph out",
+    "the loop leaves out more than the last micro-batch, and only the last one follows",
+    "loop over batches[:-1], then run batches[-1]",
 )
-def static_graph(module: Module) -> Iterator[ast.AST]:
-    for call in module.called(DDP):
-        if constant(keyword(call, "static_graph")) is True and "no_sync" in module.program.names:
-            yield call
+def left_out_between(module: Module) -> Iterator[ast.AST]:
+    for node in module.nodes:
+        if isinstance(node, ast.For) and isinstance(node.iter, ast.Subscript):
+            cut = re.fullmatch(r"(.+)\[:-([2-9])\]", source(node.iter))
+            rest = source(module.scope(node)).replace(source(node.iter), "")
+            if cut and f"{cut[1]}[-1]" in rest and f"{cut[1]}[-{cut[2]}" not in rest:
+                if any(backwards(module, node)):
+                    yield node.iter
 
 
 @rule(

@@ -4,10 +4,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.check.guards import conditions
+from ddpgen.check.guards import conditions, guarded
 from ddpgen.check.registry import rule
+from ddpgen.check.rules.gradients import is_inner
 from ddpgen.check.rules.group import inits
-from ddpgen.check.source import Module, constant, keyword, matches
+from ddpgen.check.source import Function, Module, constant, keyword, matches, source
 from ddpgen.check.values import DDP, is_ddp
 
 _CONVERT = "convert_sync_batchnorm"
@@ -39,7 +40,8 @@ def converted_after_wrap(module: Module) -> Iterator[ast.AST]:
 def sync_on_cpu(module: Module) -> Iterator[ast.AST]:
     if "is_available" in module.program.names and module.program.says(r"[\"']cpu[\"']"):
         for call in module.called(_CONVERT):
-            if not list(conditions(module, call)):
+            own = module.program.callees(module, call)
+            if not own and not list(conditions(module, call)):
                 yield call
     if module.program.says(r"cuda|nccl|xpu|npu"):
         return
@@ -64,6 +66,38 @@ def buffers_not_shared(module: Module) -> Iterator[ast.AST]:
     for call in module.called(DDP):
         if constant(keyword(call, "broadcast_buffers")) is False:
             yield call
+
+
+@rule(
+    "B3",
+    "evaluated around DDP, which shares BatchNorm's statistics: each rank measures another model",
+    "broadcast the buffers before, or evaluate on rank 0 alone",
+)
+def evaluated_apart(module: Module) -> Iterator[ast.AST]:
+    program = module.program
+    if not program.says(_BATCH_NORM) or program.says(_CONVERT):
+        return
+    for call, _ in module.calls:
+        function = module.function(call)
+        inner = any(is_inner(module, n) for n in (call.func, *call.args[:1]))
+        evaluates = function and re.match(r"_?(run_)?(eval|valid)", function.name)
+        if not inner or not function or not evaluates or not program.callees(module, call):
+            continue
+        if not guarded(module, call) and not _shares(module, function):
+            yield call
+
+
+def _shares(module: Module, function: Function, depth: int = 2) -> bool:
+    """Whether a function gives the ranks the same buffers."""
+    return "buffers()" in source(function) or (
+        depth > 0
+        and any(
+            _shares(other, inner, depth - 1)
+            for call in module.below(function)
+            if isinstance(call, ast.Call)
+            for other, inner in module.program.callees(module, call)
+        )
+    )
 
 
 @rule(

@@ -163,6 +163,16 @@ def sharded_state(module: Module) -> Iterator[ast.AST]:
 
 @rule(
     "K11",
+    "the optimizer inside the sharded one: its state is this rank's part alone",
+    "consolidate, then save the state of the sharded optimizer itself",
+)
+def state_of_one_part(module: Module) -> Iterator[ast.AST]:
+    if module.program.says(r"ZeroRedundancyOptimizer"):
+        yield from (c for c, o in states(module) if re.search(r"optim\w*\.optim$", source(o)))
+
+
+@rule(
+    "K11",
     "consolidation is a collective, and only rank 0 comes here: it hangs",
     "call it on all ranks, then save on rank 0",
 )

@@ -1,4 +1,4 @@
-"""S1-S4, S7, S8: who sees which sample."""
+"""S1, S7, S8: who sees which sample."""
 
 import ast
 import re
@@ -10,9 +10,9 @@ from ddpgen.check.source import Module, constant, keyword, matches, source, unpa
 from ddpgen.check.values import follows, mentions
 
 _EVEN = r"//|%|drop_last|pad"
-_SAMPLER = "DistributedSampler"
+SAMPLER = "DistributedSampler"
 LOADER = "torch.utils.data.DataLoader"
-_EVALUATION = r"(?<![a-z])(val|valid|validation|test|eval|evaluation|dev)(?![a-z])"
+EVALUATION = r"(?<![a-z])(val|valid|validation|test|eval|evaluation|dev)(?![a-z])"
 
 
 def loaders(module: Module) -> Iterator[ast.Call]:
@@ -39,7 +39,7 @@ def no_sampler(module: Module) -> Iterator[ast.AST]:
         local = sampler is not None and matches(sampler, r"^(\w+\.)*(Random|Sequential)Sampler\(")
         if (sampler is None or local) and not _sharded(module, call):
             shuffles = shuffle is not None and constant(shuffle) is not False
-            evaluates = matches(module.statement(call), _EVALUATION)
+            evaluates = matches(module.statement(call), EVALUATION)
             if ((shuffles or local) and not evaluates) or (
                 not evaluates and _map_style(module, call)
             ):
@@ -65,83 +65,6 @@ def _map_style(module: Module, call: ast.Call) -> bool:
             m.name(n.func).rpartition(".")[2] in names or None if isinstance(n, ast.Call) else None
         ),
     )
-
-
-@rule(
-    "S2",
-    "without set_epoch the sampler gives the same order in every epoch",
-    "call sampler.set_epoch(epoch) at the start of each epoch",
-)
-def no_set_epoch(module: Module) -> Iterator[ast.AST]:
-    if module.program.calls("set_epoch"):
-        return
-    for call in module.called(_SAMPLER):
-        shuffle = keyword(call, "shuffle", 3)
-        if constant(shuffle) is False or matches(module.statement(call), _EVALUATION):
-            continue
-        if module.program.says(r"for \w*epoch\w* in|while .*epoch|\.backward\("):
-            yield call
-
-
-@rule(
-    "S2",
-    "the same number in every epoch: the order never changes",
-    "pass the number of the epoch: sampler.set_epoch(epoch)",
-)
-def constant_epoch(module: Module) -> Iterator[ast.AST]:
-    for call in module.methods("set_epoch"):
-        if call.args and isinstance(call.args[0], ast.Constant):
-            yield call
-
-
-@rule(
-    "S3",
-    "ranks shuffle with different seeds, so that their shares overlap",
-    "give the sampler the same seed on every rank",
-)
-def seed_by_rank(module: Module) -> Iterator[ast.AST]:
-    for call in module.called(_SAMPLER):
-        seed = keyword(call, "seed", 4)
-        if seed is not None and mentions(module, seed, r"rank"):
-            yield seed
-
-
-@rule(
-    "S4",
-    "a DataLoader takes a sampler or shuffle=True, not both: it raises",
-    "leave shuffle out; the sampler shuffles",
-)
-def shuffle_with_sampler(module: Module) -> Iterator[ast.AST]:
-    for call in module.called(LOADER):
-        if (
-            constant(keyword(call, "shuffle", 2)) is True
-            and keyword(call, "sampler", 3) is not None
-        ) and not isinstance(keyword(call, "sampler", 3), ast.Constant):
-            yield call
-
-
-@rule(
-    "S4",
-    "this sampler reaches no DataLoader: every rank sees all samples",
-    "pass it on: DataLoader(..., sampler=sampler)",
-)
-def unused_sampler(module: Module) -> Iterator[ast.AST]:
-    for call in module.called(_SAMPLER):
-        parent = module.parents[call]
-        if isinstance(parent, ast.Assign) and isinstance(target := parent.targets[0], ast.Name):
-            reads = [
-                n
-                for n in module.below(module.scope(call))
-                if isinstance(n, ast.Name) and n.id == target.id and isinstance(n.ctx, ast.Load)
-            ]
-            if all(matches(module.parents[n], r"\.set_epoch$") for n in reads):
-                if module.scope(call) is not module.tree or not _used_elsewhere(module, target.id):
-                    yield call
-
-
-def _used_elsewhere(module: Module, name: str) -> bool:
-    found = module.program.references.get(name, [])
-    return any(m is not module for m, _ in found)
 
 
 @rule(
@@ -174,10 +97,10 @@ def uneven_parts(module: Module) -> Iterator[ast.AST]:
 def padding_counted(module: Module) -> Iterator[ast.AST]:
     if module.program.says(r"gather_for_metrics|Subset\(|duplicat|unique\(|// *world"):
         return
-    for call in module.called(_SAMPLER):
+    for call in module.called(SAMPLER):
         dataset = keyword(call, "dataset", 0)
         corrected = matches(module.scope(call), r"total_size|num_samples|IGNORE|padding")
         dropped = constant(keyword(call, "drop_last", 5)) is True
         if dataset is not None and not dropped and not corrected:
-            if matches(dataset, _EVALUATION):
+            if matches(dataset, EVALUATION):
                 yield call

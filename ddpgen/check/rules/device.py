@@ -4,12 +4,13 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.check.guards import WITHOUT_DDP, guarded
+from ddpgen.check.guards import WITHOUT_DDP, conditions, guarded
 from ddpgen.check.registry import rule
-from ddpgen.check.source import Module, constant, keyword, matches, source
-from ddpgen.check.values import DDP, follows
+from ddpgen.check.source import Module, constant, keyword, matches, source, strings
+from ddpgen.check.values import DDP, binding, follows
 
 _CHOOSES = r"set_device|environ\[.CUDA_VISIBLE_DEVICES.\] =|cuda\.device\("
+_KINDS = rf"cuda|gpu|cpu|device|nccl|backend|{WITHOUT_DDP}"
 _OBJECTS = tuple(
     f"torch.distributed.{name}"
     for name in ("all_gather_object", "broadcast_object_list", "gather_object")
@@ -30,10 +31,24 @@ def device_from_global_rank(module: Module) -> Iterator[ast.AST]:
             yield node
 
 
-def _is_global_rank(_: Module, node: ast.expr) -> bool | None:
+def _is_global_rank(module: Module, node: ast.expr) -> bool | None:
     if _GLOBAL_RANK.fullmatch(source(node)):
         return True
+    if isinstance(node, ast.Name) and (found := binding(module, node)):
+        # rank, local_rank = (int(os.environ[name]) for name in ("RANK", "LOCAL_RANK"))
+        several = isinstance(found.value, ast.GeneratorExp | ast.ListComp)
+        if several and isinstance(found.statement, ast.Assign):
+            return _variable(found.statement, found.value, node.id) == "RANK"
     return None if isinstance(node, ast.Name | ast.Attribute) else False
+
+
+def _variable(statement: ast.Assign, value: ast.expr, name: str) -> object:
+    """The variable of the environment that one of several names gets."""
+    targets = [name.id for name in ast.walk(statement.targets[0]) if isinstance(name, ast.Name)]
+    variables = list(strings(value))
+    if matches(value, "environ|getenv") and len(targets) == len(variables) and name in targets:
+        return variables[targets.index(name)]
+    return None
 
 
 def _device_numbers(module: Module) -> Iterator[ast.expr]:
@@ -41,7 +56,8 @@ def _device_numbers(module: Module) -> Iterator[ast.expr]:
     for call, name in module.calls:
         if name == "torch.cuda.set_device":
             yield from call.args[:1]
-        if name == "torch.device" and constant(keyword(call, "type", 0)) == "cuda":
+        kind = keyword(call, "type", 0)
+        if name == "torch.device" and (constant(kind) == "cuda" or matches(kind, r"\.type$")):
             yield from call.args[1:2]
         if name.endswith(DDP) and isinstance(ids := keyword(call, "device_ids", 1), ast.List):
             yield from ids.elts
@@ -107,6 +123,18 @@ def current_device_unset(module: Module) -> Iterator[ast.AST]:
         for call in module.called(*barriers, *_OBJECTS):
             yield call
             return
+
+
+@rule(
+    "D5",
+    "this program also runs on CPUs, and set_device raises there",
+    "call it only where the device is a GPU",
+)
+def set_device_on_cpu(module: Module) -> Iterator[ast.AST]:
+    if module.program.calls("is_available") and module.program.says(r"device\([\"']cpu[\"']\)"):
+        for call in module.called("torch.cuda.set_device"):
+            if not list(conditions(module, call)) and not guarded(module, call, _KINDS):
+                yield call
 
 
 @rule(

@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.check.registry import rule
-from ddpgen.check.source import Module, keyword, matches, source, strings
-from ddpgen.check.values import follows, mentions
+from ddpgen.check.source import Module, keyword, matches, receiver, source, strings
+from ddpgen.check.values import binding, follows, mentions
 
 _TEMPORARY = r"tmp|temp|partial|buffer|stream|\bfile\b|open\("
 _WRITES = r"(write|save)\w*(checkpoint|ckpt)|(checkpoint|ckpt)\w*\.(write|save)"
@@ -43,6 +43,37 @@ def _fixed_name(_: Module, node: ast.expr) -> bool | None:
     last = list(strings(node))[-1:]
     named = any(re.search(r"\.(pt|pth|ckpt|tar|bin|pth\.tar)$", text) for text in last)
     return named and not varies and not matches(node, r"best|final|export")
+
+
+@rule(
+    "K5",
+    "renamed to its own name: it was written in place, and a crash leaves half a file",
+    "write to another name, then rename",
+)
+def renamed_to_itself(module: Module) -> Iterator[ast.AST]:
+    for call in module.methods("replace", "rename"):
+        names = (
+            call.args if module.name(call.func).startswith("os.") else [receiver(call), *call.args]
+        )
+        if (
+            len(names) == 2
+            and isinstance(names[0], ast.Name)
+            and (found := binding(module, names[0]))
+        ):
+            if isinstance(found.value, ast.Name) and source(found.value) == source(names[1]):
+                yield call
+
+
+@rule(
+    "K6",
+    "this deletes nothing: the slice is empty",
+    "leave out the newest ones: files[:-keep]",
+)
+def empty_slice(module: Module) -> Iterator[ast.AST]:
+    for node in module.nodes:
+        if isinstance(node, ast.For) and matches(node.iter, r"\[:-?0\]$"):
+            if any(module.methods("unlink", "remove", "rmtree", below=node)):
+                yield node.iter
 
 
 @rule(

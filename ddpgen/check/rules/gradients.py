@@ -1,14 +1,15 @@
-"""G1, G2, G6, G13, G14: what the gradients are made of."""
+"""G1, G6, G13, G14, K10: what the gradients are made of."""
 
 import ast
 import re
 from collections.abc import Iterator
 
 from ddpgen.check.registry import rule
-from ddpgen.check.source import Module, constant, keyword, matches, receiver, source, unpacks
-from ddpgen.check.values import binding, follows, is_ddp, mentions, results
+from ddpgen.check.source import Module, constant, keyword, matches, source, unpacks
+from ddpgen.check.values import binding, follows, is_ddp, mentions
 
 _OF_ONE_RANK = r"micro_batch|per_rank|per_gpu|per_device|local_batch"
+_OF_ALL = r"world|global|total|effective|n?gpus|num_proc|accum|ranks|\bjoint"
 _WITHOUT_GRADIENTS = r"no_grad|inference_mode"
 
 
@@ -47,11 +48,29 @@ def forward_around_ddp(module: Module) -> Iterator[ast.AST]:
         called = call.func
         if isinstance(called, ast.Attribute) and called.attr == "forward":
             called = called.value
-        handed = [a for a in call.args if module.program.callees(module, call)]
+        handed = [a for place, a in enumerate(call.args) if _runs(module, call, place)]
         inner = any(is_inner(module, node) for node in (called, *handed))
         if inner and _with_gradients(module, call):
             if list(module.methods("backward", below=module.scope(call))):
                 yield call
+
+
+def _runs(module: Module, call: ast.Call, place: int, depth: int = 2) -> bool:
+    """Whether a function of the program calls what it is given at a place, with gradients."""
+    for other, function in module.program.callees(module, call):
+        if any(matches(d, _WITHOUT_GRADIENTS) for d in function.decorator_list):
+            continue
+        names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+        method = isinstance(other.parents[function], ast.ClassDef)
+        for inner in other.below(function):
+            if isinstance(inner, ast.Call) and place + method < len(names):
+                name = names[place + method]
+                if source(inner.func) == name:
+                    return True
+                given = [number for number, a in enumerate(inner.args) if source(a) == name]
+                if depth and any(_runs(other, inner, number, depth - 1) for number in given):
+                    return True
+    return False
 
 
 @rule(
@@ -96,45 +115,6 @@ def _parameter_of_ddp(module: Module, node: ast.expr) -> bool:
 
 
 @rule(
-    "G2",
-    "a summed loss: DDP averages over ranks, so that the step depends on batch and world size",
-    "divide by the number of targets of all ranks, times the world size",
-)
-def summed_loss(module: Module) -> Iterator[ast.AST]:
-    for call in module.methods("backward"):
-        value = receiver(call)
-        if isinstance(value, ast.Call) and matches(value.func, r"scale$") and value.args:
-            value = value.args[0]
-        if isinstance(value, ast.Name) and (found := binding(module, value)):
-            if isinstance(found.statement, ast.AugAssign):
-                continue
-            value = found.value
-        if isinstance(value, ast.Call) and _sums(module, value) and not _thrown_away(module, call):
-            yield call
-
-
-def _thrown_away(module: Module, backward: ast.Call) -> bool:
-    """Whether the gradients are cleared behind a backward and no step uses them."""
-    scope = module.scope(backward)
-    after = [
-        c for c in module.methods("zero_grad", "step", below=scope) if c.lineno > backward.lineno
-    ]
-    return bool(after) and not any(matches(call.func, r"\.step$") for call in after)
-
-
-def _sums(module: Module, call: ast.Call) -> bool:
-    if constant(keyword(call, "reduction")) == "sum":
-        return True
-    for other, value in results(module, call):
-        if isinstance(value, ast.Call) and _sums(other, value):
-            return True
-    if isinstance(call.func, ast.Attribute) and call.func.attr == "sum":
-        return matches(receiver(call), r"reduction='none'|loss")
-    made = binding(module, call.func)
-    return bool(made and matches(made.value, r"Loss\(.*reduction='sum'"))
-
-
-@rule(
     "G6",
     "each rank divides by its own number of targets, and DDP averages those averages",
     "sum the loss and divide once by the number (or weight) of targets of all ranks",
@@ -159,7 +139,7 @@ def average_of_averages(module: Module) -> Iterator[ast.AST]:
     "multiply by the world size and the number of accumulated micro-batches",
 )
 def rate_of_one_rank(module: Module) -> Iterator[ast.AST]:
-    whole = r"world|global|total|effective|n?gpus|num_proc|accum|ranks|\bjoint"
+    whole = _OF_ALL
     for node in module.nodes:
         if (
             (
@@ -170,18 +150,36 @@ def rate_of_one_rank(module: Module) -> Iterator[ast.AST]:
             and matches(node.left, r"lr\b|learning_rate")
             and matches(node.left, r"batch")
         ):
-            if not mentions(module, node.left, whole):
+            # A batch that is divided by the ranks later is still the one of all of them.
+            later = rf"batch_size (/|//)=? .*(world|gpus)|batch_size / .*({whole})"
+            if not mentions(module, node.left, whole) and not module.program.says(later):
                 yield node
+    yield from _share_for_whole(module, r"(global|total)_batch")
+
+
+def _share_for_whole(module: Module, pattern: str) -> Iterator[ast.expr]:
+    """What one rank has, given for a parameter that stands for all ranks."""
     for call, _ in module.calls:
         for _, function in module.program.callees(module, call):
             names = [a.arg for a in function.args.args]
+            names = names[names[:1] == ["self"] :]
             given = [
                 *zip(names, call.args, strict=False),
                 *((k.arg, k.value) for k in call.keywords),
             ]
             for name, value in given:
-                if re.match(r"(global|total)_batch", name or "") and matches(value, _OF_ONE_RANK):
+                part = matches(value, _OF_ONE_RANK) and not matches(value, _OF_ALL)
+                if re.match(pattern, name or "") and part:
                     yield value
+
+
+@rule(
+    "K10",
+    "the samples that one rank has seen are given for those of all: most come again",
+    "count over all ranks: micro-batches times the global batch",
+)
+def place_of_one_rank(module: Module) -> Iterator[ast.AST]:
+    yield from _share_for_whole(module, r"(samples_)?(seen|consumed)(_samples)?$")
 
 
 @rule(

@@ -15,6 +15,7 @@ from ddpgen.check.source import (
     unpacks,
 )
 from ddpgen.check.values import DDP
+from ddpgen.check.windows import goes_backward
 
 
 def inits(module: Module) -> list[ast.Call]:
@@ -35,6 +36,25 @@ def collective_in_cleanup(module: Module) -> Iterator[ast.AST]:
                 for call in module.below(statement):
                     if isinstance(call, ast.Call) and is_collective(module, call):
                         yield call
+
+
+@rule(
+    "D8",
+    "this rank's error is swallowed: it leaves as if all were well, and the others wait for it",
+    "let it pass, or raise it again",
+)
+def error_swallowed(module: Module) -> Iterator[ast.AST]:
+    for node in module.nodes:
+        if not isinstance(node, ast.ExceptHandler) or module.loop(node):
+            continue
+        general = node.type is None or matches(node.type, r"RuntimeError|\b(Base)?Exception\b")
+        ends = any(isinstance(n, ast.Raise) for n in module.below(node))
+        ends = ends or matches(module.scope(node), r"exit\(|abort\(|\bkill\(|SystemExit")
+        tried = module.parents[node]
+        if general and not ends and isinstance(tried, ast.Try):
+            calls = [n for s in tried.body for n in module.below(s) if isinstance(n, ast.Call)]
+            if any(goes_backward(module, call, 5) for call in calls):
+                yield node
 
 
 @rule(

@@ -1,4 +1,4 @@
-"""O1, O2, O4, O5: what is said and written, and by whom. O3 is with the other collectives."""
+"""O1, O2, O4: what is said, and by whom. O3 is with the other collectives."""
 
 import ast
 import re
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from ddpgen.check.guards import conditional, guarded, uses
 from ddpgen.check.registry import rule
 from ddpgen.check.rules.ranks import collectives
-from ddpgen.check.source import Function, Module, constant, keyword, matches, receiver
-from ddpgen.check.values import mentions
+from ddpgen.check.source import Function, Module, keyword, matches, receiver
+from ddpgen.check.values import follows, mentions
 from ddpgen.check.windows import goes_backward
 
 _TRACKERS = (
@@ -18,8 +18,6 @@ _TRACKERS = (
     "torch.utils.tensorboard.writer.SummaryWriter",
     "tensorboardX.SummaryWriter",
 )
-_CLOCK = r"strftime|datetime\.(now|today)|time\.time\(\)"
-_PLACES = r"dir|folder|path|run_?name|run_?id|log_|output|exp_?name"
 
 
 @rule(
@@ -31,11 +29,11 @@ def every_rank_prints(module: Module) -> Iterator[ast.AST]:
     if module.program.says(r"builtins?__?\.print|\bdef print\("):
         return
     for call in module.called("print"):
-        if not matches(call, r"rank|gpu_?id") and _in_training(module, call):
+        if not matches(call, r"rank|gpu_?id") and in_training(module, call):
             yield call
 
 
-def _in_training(module: Module, node: ast.AST, depth: int = 3) -> bool:
+def in_training(module: Module, node: ast.AST, depth: int = 3) -> bool:
     """Whether a loop that trains comes here on every rank, by calls that no condition guards."""
     if conditional(module, node):
         return False
@@ -51,7 +49,7 @@ def _in_training(module: Module, node: ast.AST, depth: int = 3) -> bool:
     return any(
         isinstance(parent := other.parents[use], ast.Call)
         and parent.func is use
-        and _in_training(other, use, depth - 1)
+        and in_training(other, use, depth - 1)
         for other, use in uses(module, function)
     )
 
@@ -145,6 +143,11 @@ def _each_step(module: Module, node: ast.AST) -> bool:
     inner = next(module.methods("backward", below=around))
     if isinstance(around, ast.For | ast.While) and module.loop(inner) is not around:
         return False
+    return _without_condition(module, node, around)
+
+
+def _without_condition(module: Module, node: ast.AST, around: ast.AST) -> bool:
+    """Whether a node is reached in every turn of a loop, or call of a function."""
     for above in module.above(node):
         if above is around:
             return True
@@ -169,36 +172,35 @@ def _in_loop(module: Module, function: Function, depth: int = 2) -> bool:
 
 
 @rule(
-    "O5",
-    "each rank reads its own clock, so that a run gets several folders",
-    "choose the name on rank 0 and broadcast it, or take it from the launcher",
+    "O4",
+    "this condition is on the device, and the host waits for it in every step",
+    "look at it at log points only",
 )
-def folder_by_clock(module: Module) -> Iterator[ast.AST]:
-    if "broadcast" in module.text:
-        return
+def condition_each_step(module: Module) -> Iterator[ast.AST]:
     for node in module.nodes:
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            if (
-                (
-                    matches(target, _PLACES)
-                    and mentions(module, node.value, _CLOCK, 2)
-                    and _is_text(node.value)
-                )
-                and not guarded(module, node)
-                and not mentions(module, node.value, "rank", 2)
-            ):
-                yield node
-    for call in module.called("os.makedirs", "os.mkdir", "SummaryWriter"):
-        path = keyword(call, "name", 0) or keyword(call, "log_dir")
-        if path is not None and matches(path, _CLOCK) and not guarded(module, call):
-            yield call
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Compare):
+            around = module.loop(node) or _step_function(module, node)
+            if around and follows(module, node.test.left, _is_norm):
+                if _without_condition(module, node, around):
+                    yield node.test
 
 
-def _is_text(node: ast.expr) -> bool:
-    """A name made of something, rather than a measured time."""
-    return isinstance(node, ast.JoinedStr | ast.Call) or (
-        isinstance(node, ast.BinOp)
-        and not isinstance(node.op, ast.Sub)
-        and constant(node.right) != 0
-    )
+def _is_norm(module: Module, node: ast.expr) -> bool | None:
+    if isinstance(node, ast.Call):
+        return module.name(node.func).endswith("clip_grad_norm_")
+    return None if isinstance(node, ast.Name | ast.Attribute) else False
+
+
+@rule(
+    "O2",
+    "the sum of all ranks goes into a copy that nobody keeps",
+    "give the tensor a name, reduce it, and use it",
+)
+def reduced_copy(module: Module) -> Iterator[ast.AST]:
+    for call, name in module.calls:
+        value = keyword(call, "tensor", 0)
+        if name != "torch.distributed.all_reduce" or value is None:
+            continue
+        cloned = isinstance(value, ast.Call) and getattr(value.func, "attr", "") == "clone"
+        if cloned or isinstance(value, ast.BinOp):
+            yield value

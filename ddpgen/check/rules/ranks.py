@@ -1,4 +1,4 @@
-"""K8, K9, O3: ranks that do not take part in what all must do together."""
+"""K8, O3: ranks that do not take part in what all must do together."""
 
 import ast
 import re
@@ -32,7 +32,6 @@ COLLECTIVES = frozenset(
     ]
 )
 _EVALUATES = re.compile(r"eval|valid|test", re.IGNORECASE)
-_SAVES = re.compile(r"(^|_)save|checkpoint|barrier|snapshot", re.IGNORECASE)
 
 
 def is_collective(module: Module, call: ast.Call) -> bool:
@@ -144,25 +143,3 @@ def wrapped_forward_on_one_rank(module: Module) -> Iterator[ast.AST]:
         given = [call.func, *(a for a in call.args if _EVALUATES.search(source(call.func)))]
         if any(isinstance(g, ast.Name | ast.Attribute) and is_ddp(module, g) for g in given):
             yield call
-
-
-@rule(
-    "K9",
-    "a signal handler runs in the middle of anything, on one rank: it cannot save or wait",
-    "set a flag here, agree on it over all ranks at the next step, and save there",
-)
-def work_in_handler(module: Module) -> Iterator[ast.AST]:
-    for call in module.called("signal.signal"):
-        handler = keyword(call, "handler", 1)
-        if handler is None:
-            continue
-        bodies: list[ast.AST] = [handler] if isinstance(handler, ast.Lambda) else []
-        name = getattr(handler, "id", getattr(handler, "attr", ""))
-        bodies += module.functions.get(name, [])
-        for body in bodies:
-            for inner in ast.walk(body):
-                if isinstance(inner, ast.Call) and (
-                    is_collective(module, inner)
-                    or _SAVES.search(source(inner.func).rpartition(".")[2])
-                ):
-                    yield inner

@@ -22,6 +22,8 @@ def _is_batch(script: Script) -> bool:
 def hidden_gpus(script: Script) -> Iterator[Hit]:
     lines = [*script.directives, *script.commands]
     several = any(re.search(r"--ntasks(-per-node)?[= ]+(?!1\b)", text) for _, text in lines)
+    if script.nodes > 1 and script.option("--ntasks", "-n") == str(script.nodes):
+        return  # one on each node
     for line, text in lines:
         if several and re.search(
             r"--gpus-per-task[= ]+(\w+:)?1\b|--gpu-bind[= ]+(single|per_task)", text

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.check.guards import uses
 from ddpgen.check.registry import rule
 from ddpgen.check.rules.precision import scalers
 from ddpgen.check.source import (
@@ -12,10 +13,11 @@ from ddpgen.check.source import (
     exclusive,
     keyword,
     matches,
+    once,
     source,
 )
 from ddpgen.check.values import binding
-from ddpgen.check.windows import OPTIMIZER, SCHEDULER
+from ddpgen.check.windows import OPTIMIZER, SCHEDULER, backwards, is_update
 
 
 @rule(
@@ -61,6 +63,42 @@ def _just_before(module: Module, block: list[ast.stmt]) -> Iterator[ast.AST]:
                 break
             if not matches(following, r"unscale_\(|clip_grad"):
                 break
+
+
+@rule(
+    "G4",
+    "no turn of this loop clears the gradients: they add up from step to step",
+    "call optimizer.zero_grad() once per step",
+)
+def never_cleared(module: Module) -> Iterator[ast.AST]:
+    for call in module.methods("step"):
+        loops = list(_loops(module, call)) if is_update(call) else []
+        if loops and not any(_clears(m, loop) for m, loop in loops):
+            yield call
+
+
+def _loops(module: Module, node: ast.AST, depth: int = 4) -> Iterator[tuple[Module, ast.AST]]:
+    """The innermost loops that reach a place, by calls; what goes backward elsewhere is no loop."""
+    if loop := module.loop(node):
+        if any(backwards(module, loop)) or depth < 4:
+            yield module, loop
+        return
+    function = module.function(node)
+    for other, use in uses(module, function) if function and depth else ():
+        yield from _loops(other, use, depth - 1)
+
+
+@once
+def _clears(module: Module, node: ast.AST, depth: int = 4) -> bool:
+    """Whether gradients are cleared within a node, or in functions that it calls."""
+    if re.search(r"zero_grad|\.grad = None|grad\.zero_|set_to_none", source(node)):
+        return True
+    return depth > 0 and any(
+        _clears(other, function, depth - 1)
+        for call in module.below(node)
+        if isinstance(call, ast.Call)
+        for other, function in module.program.callees(module, call)
+    )
 
 
 @rule(

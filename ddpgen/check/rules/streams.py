@@ -10,6 +10,12 @@ from ddpgen.check.source import Function, Module, constant, keyword, source
 from ddpgen.check.values import binding, mentions
 
 _PARTS = r"rank|shard|replica|split_by|node|partition|process"
+_GLOBAL_SEEDS = (
+    "torch.manual_seed",
+    "torch.random.manual_seed",
+    "numpy.random.seed",
+    "random.seed",
+)
 _AUGMENTS = (
     r"Random(Resized|Horizontal|Vertical|Crop|Rotation|Affine|Erasing|Augment|Apply|Choice)\w*\(|"
     r"AutoAugment|ColorJitter|TrivialAugment|albumentations|Dropout\("
@@ -62,6 +68,68 @@ def _workers(module: Module, name: str) -> bool:
 
 
 @rule(
+    "S5",
+    "asks which worker it is, and then every worker reads the same",
+    "use the worker's number where the samples are chosen",
+)
+def worker_without_effect(module: Module) -> Iterator[ast.AST]:
+    for call in module.called("get_worker_info"):
+        known = module.statement(call)
+        if module.function(call) is None or not isinstance(known, ast.Assign):
+            continue
+        around = module.below(module.scope(call))
+        names = _stored(known)
+        for statement in (n for n in around if isinstance(n, ast.Assign)):
+            if names & {n.id for n in ast.walk(statement.value) if isinstance(n, ast.Name)}:
+                names |= _stored(statement)
+        used = [
+            node
+            for node in around
+            if isinstance(node, ast.Name)
+            and node.id in names
+            and isinstance(node.ctx, ast.Load)
+            and not names.intersection(_stored(module.statement(node)))
+        ]
+        if not used:
+            yield call
+
+
+def _stored(statement: ast.stmt) -> set[str]:
+    """The names that an assignment sets."""
+    if not isinstance(statement, ast.Assign):
+        return set()
+    return {n.id for t in statement.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+
+
+@rule(
+    "S6",
+    "every sample is drawn with the same seed: they all get the same augmentation",
+    "seed with the sample's number and the epoch, or not here",
+)
+def same_seed_for_samples(module: Module) -> Iterator[ast.AST]:
+    for name in ("__getitem__", "__getitems__"):
+        for function in module.functions.get(name, []):
+            own = [a.arg for a in function.args.args[1:]]
+            for call in module.below(function):
+                if isinstance(call, ast.Call) and _seeds(module, call) and call.args:
+                    texts = " ".join(map(source, call.args))
+                    moves = any(mentions(module, a, "|".join(own)) for a in call.args if own)
+                    if not moves and not re.search(r"epoch|step|count|rank", texts):
+                        yield call
+
+
+def _seeds(module: Module, call: ast.Call) -> bool:
+    """Whether a call seeds a global generator, itself or in a function of the program."""
+    if module.name(call.func) in _GLOBAL_SEEDS:
+        return True
+    return any(
+        isinstance(inner, ast.Call) and other.name(inner.func) in _GLOBAL_SEEDS
+        for other, function in module.program.callees(module, call)
+        for inner in other.below(function)
+    )
+
+
+@rule(
     "S6",
     "all ranks draw the same random numbers, so that augmentation repeats on each of them",
     "add the rank to the seed (the model's initial weights are sent by DDP)",
@@ -75,10 +143,10 @@ def seed_without_rank(module: Module) -> Iterator[ast.AST]:
     seeds = [
         (m, call)
         for m in program.modules
-        for call in m.called(
-            "torch.manual_seed", "torch.random.manual_seed", "numpy.random.seed", "random.seed"
-        )
+        for call in m.called(*_GLOBAL_SEEDS)
         if call.args
+        # The seed of a parent does not reach the processes that it starts.
+        and not any(m.called("torch.multiprocessing.spawn"))
         and not (isinstance(call.func, ast.Attribute) and "generator" in source(call.func))
     ]
     if any(mentions(m, call.args[0], r"rank|seed_offset|worker") for m, call in seeds):
