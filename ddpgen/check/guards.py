@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.check.source import Function, Module, matches, source
-from ddpgen.check.values import arguments, binding, parameter
+from ddpgen.check.values import arguments, binding, bindings, parameter
 
 # Anything that may single out a rank. Rules that demand a guard are silent where one of these is.
 SOME_RANK = (
@@ -142,6 +142,8 @@ def _hints(module: Module, node: ast.expr, pattern: str, depth: int = 2) -> bool
     if re.search(pattern, text, re.IGNORECASE):
         return True
     names = [n for n in module.below(node) if isinstance(n, ast.Name | ast.Attribute)]
+    if any(_set_by_some(module, name, pattern) for name in names):
+        return True
     for name in names:
         if depth == 0 or isinstance(module.parents[name], ast.Attribute):
             continue
@@ -154,6 +156,16 @@ def _hints(module: Module, node: ast.expr, pattern: str, depth: int = 2) -> bool
         if any(_hints(other, value, pattern, depth - 1) for other, value in values):
             return True
     return False
+
+
+def _set_by_some(module: Module, name: ast.expr, pattern: str) -> bool:
+    """Whether a condition that contains a pattern decides about a name's value."""
+    found = bindings(module).get((module.scope(name), source(name)), [])
+    return any(
+        re.search(pattern, source(test), re.IGNORECASE)
+        for each in found
+        for test, _ in conditions(module, each.statement)
+    )
 
 
 def _handed_over(module: Module, use: ast.expr) -> bool:

@@ -59,7 +59,7 @@ class Program:
     @cached_property
     def framework(self) -> str:
         """The framework that distributes the training, or ""."""
-        roots = {name.partition(".")[0] for m in self.modules for name in m.imported}
+        roots = {name.partition(".")[0] for m in self.modules for name in m.imported_at_once}
         return min(roots & FRAMEWORKS, default="")
 
     @cached_property

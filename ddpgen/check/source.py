@@ -67,6 +67,17 @@ class Module:
                     yield alias.asname or alias.name, f"{module}.{alias.name}"
 
     @cached_property
+    def imported_at_once(self) -> set[str]:
+        """The modules that are imported with this one, rather than by a function when it runs."""
+        found: set[str] = set()
+        for node in self.nodes:
+            if isinstance(node, ast.Import) and not self.function(node):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not self.function(node):
+                found.add("." * node.level + (node.module or ""))
+        return found
+
+    @cached_property
     def imported(self) -> set[str]:
         """Every module that is imported, and every name from one, with leading dots if relative."""
         plain = (node for node in self.nodes if isinstance(node, ast.Import))

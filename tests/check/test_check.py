@@ -191,6 +191,87 @@ def test_wrap_in_another_file_is_followed(tmp_path: Path) -> None:
     assert ids(tmp_path, wrapping=wrap, train=bare) == []
 
 
+# As well-written programs do it, which a hasty rule would report.
+WELL_WRITTEN = {
+    "weights of the bare model are read, not trained": """\
+@torch.no_grad()
+def average(kept, network):
+    for old, new in zip(kept.parameters(), network.parameters()):
+        old.lerp_(new, 0.01)
+def train(kept, batches):
+    model = DDP(build())
+    for batch in batches:
+        optimizer.zero_grad()
+        model(batch).backward()
+        optimizer.step()
+        average(kept, model.module)
+""",
+    "the rate follows the batch before it is shared out": """\
+model = DDP(build())
+args.lr = args.lr * args.batch_size / 256
+args.batch_size = args.batch_size // torch.distributed.get_world_size()
+""",
+    "a parent's seed stays with the parent": """\
+model = lambda: DDP(torch.nn.Sequential(net, torch.nn.Dropout(0.1)))
+def main():
+    torch.manual_seed(0)
+    torch.multiprocessing.spawn(train, nprocs=8)
+""",
+    "a path that rank 0 alone has": """\
+def write(path, row):
+    with open(path, "a") as file:
+        file.write(row)
+def main(rank):
+    model, path = DDP(build()), None
+    if rank == 0:
+        path = "history.csv"
+    for batch in batches:
+        model(batch).backward()
+        if path is not None:
+            write(path, "row")
+""",
+    "another name for the rank": """\
+model = DDP(build())
+def get_global_rank():
+    return torch.distributed.get_rank()
+for batch in batches:
+    model(batch).backward()
+    if args.verbose and get_global_rank() == 0:
+        print(batch)
+""",
+    "a profiler that survives what it tries": """\
+def measure(model, sizes):
+    for size in sizes:
+        try:
+            model(torch.ones(size)).backward()
+        except RuntimeError as error:
+            failed.append(error)
+DDP(net)
+""",
+    "a conversion of its own": """\
+def convert_sync_batchnorm(module):
+    for name, child in module.named_children():
+        module.add_module(name, convert_sync_batchnorm(child))
+    return module
+device = "cuda" if torch.cuda.is_available() else "cpu"
+DDP(net)
+""",
+    "what never runs": "model = DDP(net)\nif False:\n    torch.save(model.state_dict(), 'x.pt')\n",
+}
+
+
+@pytest.mark.parametrize("style", WELL_WRITTEN)
+def test_well_written_programs_pass(style: str, tmp_path: Path) -> None:
+    assert ids(tmp_path, train=f"import torch\n{DDP}{WELL_WRITTEN[style]}") == []
+
+
+def test_batch_script_with_one_rank_on_each_node(tmp_path: Path) -> None:
+    script = "#SBATCH --nodes=4\n#SBATCH --ntasks={}\n#SBATCH --gpus-per-task=1\n"
+    for tasks, expected in ((4, []), (8, ["D6"])):
+        (tmp_path / "job.sbatch").write_text("#!/bin/bash\n" + script.format(tasks))
+        assert [finding.id for finding in driver.check([tmp_path]).findings] == expected
+
+
 def test_what_a_library_does_when_it_is_run_is_no_matter(tmp_path: Path) -> None:
     common = "import torch\nif __name__ == '__main__':\n    torch.save(1, 'x.pt')\n"
     assert ids(tmp_path, train=f"{DDP}import common\nmodel = DDP(net)\n", common=common) == []
@@ -210,6 +291,11 @@ def test_frameworks_are_not_judged(tmp_path: Path) -> None:
     report = driver.check([tmp_path])
     assert not report.findings
     assert "accelerate" in report.notes[0]
+
+
+def test_a_framework_that_only_a_function_imports_distributes_nothing(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(f"def export():\n    import keras\n{WRONG}")
+    assert [finding.id for finding in driver.check([tmp_path]).findings] == ["D9"]
 
 
 def test_tests_and_environments_are_left_out_unless_named(tmp_path: Path) -> None:

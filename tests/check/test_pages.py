@@ -15,6 +15,7 @@ CATALOGUE = Path(__file__).resolve().parents[2] / "docs" / "pitfalls.md"
 IMPORTS = """\
 import os, random, signal, time
 from contextlib import nullcontext
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
 import filelock, torch, torchvision, wandb

@@ -28,7 +28,9 @@ def every_rank_writes(module: Module) -> Iterator[ast.AST]:
         if (name == "open" or method) and constant(
             keyword(call, "mode", 0 if method else 1)
         ) == "a":
-            if not matches(call, "rank") and in_training(module, call):
+            function = module.function(call)
+            logs = function is None or re.search(r"log|write|history|metric|record", function.name)
+            if logs and not matches(call, "rank") and in_training(module, call):
                 yield call
 
 
@@ -78,7 +80,9 @@ def folder_by_number(module: Module) -> Iterator[ast.AST]:
         text = source(function)
         if all(re.search(p, text) for p in (_LOOKS, _MAKES, _COUNTS)) and "rank" not in text:
             for call in module.below(function):
-                if isinstance(call, ast.Call) and re.search(_MAKES, source(call)):
+                if not isinstance(call, ast.Call) or not re.search(_MAKES, source(call)):
+                    continue
+                if constant(keyword(call, "exist_ok")) is not True:
                     if not guarded(module, call):
                         yield call
                         break

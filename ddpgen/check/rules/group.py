@@ -11,11 +11,12 @@ from ddpgen.check.source import (
     constant,
     keyword,
     matches,
+    once,
     strings,
     unpacks,
 )
 from ddpgen.check.values import DDP
-from ddpgen.check.windows import goes_backward
+from ddpgen.check.windows import is_update
 
 
 def inits(module: Module) -> list[ast.Call]:
@@ -53,8 +54,20 @@ def error_swallowed(module: Module) -> Iterator[ast.AST]:
         tried = module.parents[node]
         if general and not ends and isinstance(tried, ast.Try):
             calls = [n for s in tried.body for n in module.below(s) if isinstance(n, ast.Call)]
-            if any(goes_backward(module, call, 5) for call in calls):
+            if any(_updates(module, call) for call in calls):
                 yield node
+
+
+@once
+def _updates(module: Module, call: ast.Call, depth: int = 6) -> bool:
+    """Whether a call is an optimizer's step, or leads to one."""
+    if isinstance(call.func, ast.Attribute) and call.func.attr == "step" and is_update(call):
+        return True
+    return depth > 0 and any(
+        isinstance(inner, ast.Call) and _updates(other, inner, depth - 1)
+        for other, function in module.program.callees(module, call)
+        for inner in other.below(function)
+    )
 
 
 @rule(
