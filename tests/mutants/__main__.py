@@ -67,10 +67,11 @@ def verdict(mutation: Mutation) -> str:
 def page(mutations: Sequence[Mutation], verdicts: Sequence[str]) -> str:
     """What docs/mutants.md says."""
     rows = "".join(
-        f"| {m.pitfall} | {m.mistake} | `{m.path}` | {word} |\n"
+        f"| {m.pitfall} | {m.mistake} | `{m.path}` | {word} | {_checked(m)} |\n"
         for m, word in zip(mutations, verdicts, strict=True)
     )
     killed = sum(word == "killed" for word in verdicts)
+    reported = sum(" " not in m.check for m in mutations)
     return f"""# Mistakes, put in on purpose
 
 Each row of [Pitfalls](pitfalls.md) that promises a test in the generated project is tried: a
@@ -78,10 +79,17 @@ mistake that users make while editing is put into a generated project, and one o
 tests that name the row must fail. Without the mistake all of them pass. Written by `make mutants`.
 
 **{killed} of {len(mutations)} mistakes are seen**, in {len({m.pitfall for m in mutations})} rows.
+[`ddpgen check`](check/index.md), which reads and does not run, reports {reported} of them, or says
+why the source does not show it; a test compares.
 
-| id | mistake | file | |
-|---|---|---|---|
+| id | mistake | file | tests | `ddpgen check` |
+|---|---|---|---|---|
 {rows}"""
+
+
+def _checked(mutation: Mutation) -> str:
+    """Whether the source alone shows a mistake: as which row, or why not."""
+    return mutation.check.replace("|", "\\|") or "reported"
 
 
 if __name__ == "__main__":
