@@ -32,10 +32,11 @@ def scalers(module: Module) -> Iterator[ast.Call]:
     "leave the scaler out, or use float16",
 )
 def scaler_with_bfloat16(module: Module) -> Iterator[ast.AST]:
-    if module.program.says(r"torch\.(float16|half)\b|[\"']f(loat|p)16|\.half\("):
+    if module.program.says(r"\.half\("):
         return
     casts = [c for m in module.program.modules for c in m.called("autocast")]
-    if any(matches(cast, "bfloat16") for cast in casts):
+    low = [c for c in casts if matches(c, r"\bbfloat16") and not matches(c, r"\b(float16|half)")]
+    if casts and len(low) == len(casts):
         yield from (s for s in scalers(module) if keyword(s, "enabled") is None)
 
 
