@@ -13,6 +13,7 @@ _PARTS = r"rank|shard|replica|split_by|node|partition|process"
 _GLOBAL_SEEDS = (
     "torch.manual_seed",
     "torch.random.manual_seed",
+    "torch.default_generator.manual_seed",
     "numpy.random.seed",
     "random.seed",
 )
@@ -147,7 +148,7 @@ def seed_without_rank(module: Module) -> Iterator[ast.AST]:
         if call.args
         # The seed of a parent does not reach the processes that it starts.
         and not any(m.called("torch.multiprocessing.spawn"))
-        and not (isinstance(call.func, ast.Attribute) and "generator" in source(call.func))
+        and not re.search("(?<!default_)generator", source(call.func))
     ]
     if any(mentions(m, call.args[0], r"rank|seed_offset|worker") for m, call in seeds):
         return
