@@ -1,9 +1,10 @@
 """The package as people install it, from wheel and sdist, each time in an environment of its own.
 
-By default with pip; with `--updates=all` also with pipx and uv.
+By default with pip; with `--updates=all` also by `pipx run` and `uv tool install`.
 """
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -34,8 +35,6 @@ def run(*command: str | Path, cwd: Path, binaries: Path, expected: int = 0) -> s
             "PATH": f"{binaries}:/usr/local/bin:/usr/bin:/bin",
             # All that installers would put into the user's home.
             "PIPX_HOME": str(binaries.parent / "pipx"),
-            "PIPX_BIN_DIR": str(binaries),
-            "PIPX_MAN_DIR": str(binaries.parent / "man"),
             "UV_TOOL_DIR": str(binaries.parent / "tools"),
             "UV_TOOL_BIN_DIR": str(binaries),
             "UV_CACHE_DIR": str(binaries.parent / "cache"),
@@ -99,11 +98,13 @@ def venv(wheel: Path, folder: Path) -> Path:
 
 
 def pipx(wheel: Path, folder: Path) -> Path:
-    """`pipx install`."""
+    """`pipx run`: nothing is installed, every command says what it needs."""
     (binaries := folder / "bin").mkdir()
     pip = f"--pip-args={' '.join(CONSTRAINTS)}"
-    command = [sys.executable, "-m", "pipx", "install", "--python", sys.executable, pip, str(wheel)]
-    run(*command, cwd=folder, binaries=binaries)
+    command = [sys.executable, "-m", "pipx", "run", "--quiet", "--python", sys.executable, pip]
+    script = binaries / "ddpgen"
+    script.write_text(f'#!/bin/sh\nexec {shlex.join(command)} --spec {wheel} ddpgen "$@"\n')
+    script.chmod(0o755)
     return binaries
 
 
