@@ -147,4 +147,4 @@ def test_no_line_of_the_user_is_lost(
 
     with compile_once():
         check()
-    say(f"random edits, each followed by an update: {outcomes}; lines lost: 0")
+    say(f"random edits, each followed by an update, no line lost: {outcomes}")
