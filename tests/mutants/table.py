@@ -150,7 +150,7 @@ MUTATIONS = [
     Mutation("S6", "one seed for all ranks in a step", "mlp", "steps.py",
         "now.step, ranks.rank)", "now.step)"),
     Mutation("S6", "a fixed seed for all data", "mlp", "loading.py",
-        'seed_all("data", self.seed, draws[0].epoch, draws[0].sample)',
+        'seed_all("data", self.seed, draw.epoch, draw.samples[0])',
         'seed_all("data", self.seed)'),
     Mutation("S7", "no padding", "mlp", "loading.py",
         "-(-self.size // joint) * joint", "self.size // ranks.world_size * ranks.world_size",
@@ -160,11 +160,11 @@ MUTATIONS = [
         "steps_per_epoch = len(splits.train) // batches.global_batch",
         check="to leave out the last, shorter step is right in other programs"),
     Mutation("S8", "padding counts", "mlp", "loading.py",
-        "joint_place < self.size)", "True)",
+        "min(max(0, own - place), len(batch)))", "len(batch))",
         check="which samples fill up, and shall not count, only a comment says"),
     Mutation("S8", "targets of padding stay", "fp16", "loading.py",
-        "        if not draws[-1].counts:\n"
-        "            batch.targets[[not draw.counts for draw in draws]] = data.IGNORE\n", "",
+        "        if draw.counting < len(draw.samples):\n"
+        "            batch.targets[draw.counting :] = data.IGNORE\n", "",
         check="nothing but a field that is no longer read is left of it"),
     # --- gradients and the step ---
     Mutation("G1", "forward around DDP", "mlp", "steps.py",
@@ -232,7 +232,7 @@ MUTATIONS = [
         "    optim.step(now.optimizer, now.norm, schedule(now.done))\n    now.done += 1\n",
         check="that the counter shall leave out skipped steps only its comment says"),
     Mutation("G8", "a schedule for each rank's steps", "mlp", "train.py",
-        "peak=peak, total_steps=total_steps", "peak=peak, total_steps=total_steps * 2",
+        "peak, total_steps, ranks.device", "peak, total_steps * 2, ranks.device",
         check="a number like any other"),
     Mutation("G8", "warm-up from zero", "gpt", "optim.py",
         "warm = (done + 1) /", "warm = done /",
