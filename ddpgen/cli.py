@@ -63,8 +63,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    parser = _parser()
-    arguments = parser.parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    parser = _parser(words)
+    arguments = parser.parse_args(words)
     if arguments.command is None:
         parser.print_help(sys.stderr)
         return USER_MISTAKE
@@ -97,7 +98,8 @@ class _Version(argparse.Action):
         raise SystemExit(0)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """Return the parser; commands that are not among the words lack their arguments."""
     parser = argparse.ArgumentParser(
         prog="ddpgen",
         allow_abbrev=False,
@@ -107,14 +109,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="show the versions and exit")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
-    new = commands.add_parser(
-        "new",
-        help="create a project",
-        allow_abbrev=False,
-        description="Ask what is wanted, create the project and say what to do next.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    for name, (purpose, fill) in _COMMANDS.items():
+        command = commands.add_parser(name, help=purpose, allow_abbrev=False)
+        if words is None or name in words:
+            fill(command)
+    return parser
+
+
+def _new(new: argparse.ArgumentParser) -> None:
+    new.description = "Ask what is wanted, create the project and say what to do next."
+    new.epilog = _EXAMPLES
+    new.formatter_class = argparse.RawDescriptionHelpFormatter
     new.add_argument(
         "path",
         nargs="?",
@@ -122,105 +127,68 @@ def _parser() -> argparse.ArgumentParser:
         help="a new or empty folder (default: the project's name)",
     )
     new.add_argument("--defaults", action="store_true", help="ask nothing: defaults for the rest")
-    new.add_argument(
-        "--data",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="one answer; repeatable; several choices with commas",
-    )
+    _add_data(new, "one answer; repeatable; several choices with commas")
     new.add_argument("--answers", metavar="FILE", help="answers from a TOML or YAML file")
     new.add_argument("--site", default="", help="a cluster's answers (ddpgen site list)")
     new.add_argument("--dry-run", action="store_true", help="list the files, write nothing")
-    _add_update(commands)
-    _add_launch(commands)
-    options = commands.add_parser("options", help="print every option, its choices and default")
-    form = options.add_mutually_exclusive_group()
-    for name, purpose in (("json", "for programs"), ("markdown", "for the documentation")):
-        form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=purpose)
-    options.set_defaults(form="text")
-    _add_site(commands)
-    _add_check(commands)
-    completion = commands.add_parser("completion", help="print a script for your shell")
-    completion.add_argument("shell", choices=["bash", "zsh"])
-    completion.set_defaults(parser=parser)
-    return parser
 
 
-def _add_update(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    update = commands.add_parser(
-        "update",
-        help="bring a project to this version of ddpgen",
-        allow_abbrev=False,
-        description="Merge what is new in the template into a project. What you edited stays; "
-        "conflicts are marked in the files and listed at the end, and the exit code is 1 then.",
+def _update(update: argparse.ArgumentParser) -> None:
+    update.description = (
+        "Merge what is new in the template into a project. What you edited stays; "
+        "conflicts are marked in the files and listed at the end, and the exit code is 1 then."
     )
-    change = commands.add_parser(
-        "set",
-        help="change answers of a project",
-        allow_abbrev=False,
-        description="Change answers of a project, with the same merge as `ddpgen update`.",
-    )
-    diff = commands.add_parser(
-        "diff",
-        help="show what you changed in a project",
-        allow_abbrev=False,
-        description="Show what differs from the project as ddpgen made it.",
-    )
-    for parser in (update, diff):
-        parser.add_argument(
-            "path", nargs="?", default=".", metavar="PATH", help="the project (default: here)"
-        )
+    _add_path(update)
     update.add_argument("--to", metavar="VERSION", help="an earlier version than this ddpgen's")
-    update.add_argument(
-        "--data", action="append", default=[], metavar="KEY=VALUE", help="change an answer as well"
-    )
+    _add_data(update, "change an answer as well")
+    _add_dry_run(update)
+
+
+def _set(change: argparse.ArgumentParser) -> None:
+    change.description = "Change answers of a project, with the same merge as `ddpgen update`."
     change.add_argument("assignments", nargs="+", metavar="KEY=VALUE", help="an answer to change")
     _add_project(change)
-    for parser in (update, change):
-        parser.add_argument("--dry-run", action="store_true", help="show all, change nothing")
+    _add_dry_run(change)
 
 
-def _add_project(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--project", default=".", metavar="PATH", dest="path", help="the project (default: here)"
+def _diff(diff: argparse.ArgumentParser) -> None:
+    diff.description = "Show what differs from the project as ddpgen made it."
+    _add_path(diff)
+
+
+def _launch(launch: argparse.ArgumentParser) -> None:
+    launch.description = (
+        "Add a set of launch files to a project, or give one that is there other "
+        "answers. A set is a folder launch_NAME; `ddpgen update` and `ddpgen set` carry it along."
     )
-
-
-def _add_launch(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    launch = commands.add_parser(
-        "launch",
-        help="add launch files for another cluster or size to a project",
-        allow_abbrev=False,
-        description="Add a set of launch files to a project, or give one that is there other "
-        "answers. A set is a folder launch_NAME; `ddpgen update` and `ddpgen set` carry it along.",
-        epilog=_LAUNCH_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    launch.epilog = _LAUNCH_EXAMPLES
+    launch.formatter_class = argparse.RawDescriptionHelpFormatter
     launch.add_argument("cluster", nargs="?", metavar="CLUSTER", help="local, ssh, slurm, ...")
     launch.add_argument("--site", default="", help="a site's answers (ddpgen site list)")
     launch.add_argument("--name", default="", help="of the set (default: the site's or cluster's)")
     for name, purpose in _SIZES.items():
         flag = f"--{name.replace('_', '-')}"
         launch.add_argument(flag, dest=name, metavar=name.split("_")[0].upper(), help=purpose)
-    launch.add_argument(
-        "--data", action="append", default=[], metavar="KEY=VALUE", help="any other answer"
-    )
+    _add_data(launch, "any other answer")
     _add_project(launch)
     form = launch.add_mutually_exclusive_group()
     form.add_argument("--list", action="store_true", help="the clusters, and the project's sets")
     form.add_argument("--stdout", action="store_true", help="print the file that starts the job")
-    form.add_argument("--dry-run", action="store_true", help="show all, change nothing")
+    _add_dry_run(form)
     launch.set_defaults(sizes=list(_SIZES))
 
 
-def _add_site(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    site = commands.add_parser(
-        "site",
-        help="what a cluster's users need not type: list, show, new, check",
-        allow_abbrev=False,
-        description="Sites hold the answers that belong to a cluster, for --site of `ddpgen new` "
-        "and `ddpgen launch`. Yours are TOML files in your config folder; some are built in.",
+def _options(options: argparse.ArgumentParser) -> None:
+    form = options.add_mutually_exclusive_group()
+    for name, purpose in (("json", "for programs"), ("markdown", "for the documentation")):
+        form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=purpose)
+    options.set_defaults(form="text")
+
+
+def _site(site: argparse.ArgumentParser) -> None:
+    site.description = (
+        "Sites hold the answers that belong to a cluster, for --site of `ddpgen new` "
+        "and `ddpgen launch`. Yours are TOML files in your config folder; some are built in."
     )
     actions = site.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
     for action, purpose in (
@@ -234,14 +202,9 @@ def _add_site(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
             parser.add_argument("name", metavar="NAME", help="the site")
 
 
-def _add_check(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    check = commands.add_parser(
-        "check",
-        help="look for pitfalls of DDP in any training code",
-        allow_abbrev=False,
-        description="Read Python and launch files, run nothing, and report pitfalls of DDP.",
-        epilog="Exit codes: 0 nothing found, 1 findings, 2 a mistake in the command.",
-    )
+def _check(check: argparse.ArgumentParser) -> None:
+    check.description = "Read Python and launch files, run nothing, and report pitfalls of DDP."
+    check.epilog = "Exit codes: 0 nothing found, 1 findings, 2 a mistake in the command."
     check.add_argument("paths", nargs="*", metavar="PATH", help="a file or a folder")
     check.add_argument("--format", choices=["text", "json", "sarif"], default="text")
     check.add_argument("--select", default="", metavar="IDS", help="only these, as in G3,K1")
@@ -249,3 +212,42 @@ def _add_check(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     about = check.add_mutually_exclusive_group()
     about.add_argument("--list", action="store_true", help="what is looked for")
     about.add_argument("--explain", metavar="ID", help="the page of one rule, with examples")
+
+
+def _completion(completion: argparse.ArgumentParser) -> None:
+    completion.add_argument("shell", choices=["bash", "zsh"])
+    completion.set_defaults(parser=_parser)
+
+
+def _add_path(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "path", nargs="?", default=".", metavar="PATH", help="the project (default: here)"
+    )
+
+
+def _add_project(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--project", default=".", metavar="PATH", dest="path", help="the project (default: here)"
+    )
+
+
+def _add_data(parser: argparse.ArgumentParser, purpose: str) -> None:
+    parser.add_argument("--data", action="append", default=[], metavar="KEY=VALUE", help=purpose)
+
+
+def _add_dry_run(parser: "argparse._ActionsContainer") -> None:
+    parser.add_argument("--dry-run", action="store_true", help="show all, change nothing")
+
+
+# What each is for, and what adds its arguments: only that of the command in use runs.
+_COMMANDS = {
+    "new": ("create a project", _new),
+    "update": ("bring a project to this version of ddpgen", _update),
+    "set": ("change answers of a project", _set),
+    "diff": ("show what you changed in a project", _diff),
+    "launch": ("add launch files for another cluster or size to a project", _launch),
+    "options": ("print every option, its choices and default", _options),
+    "site": ("what a cluster's users need not type: list, show, new, check", _site),
+    "check": ("look for pitfalls of DDP in any training code", _check),
+    "completion": ("print a script for your shell", _completion),
+}

@@ -35,7 +35,7 @@ def _leave(number: int, _frame: FrameType | None) -> None:
 def _completion(arguments: Namespace) -> int:
     from ddpgen import completion
 
-    print(completion.script(arguments.shell, arguments.parser), end="")
+    print(completion.script(arguments.shell, arguments.parser()), end="")
     return 0
 
 
