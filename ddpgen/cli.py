@@ -71,9 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.command is None:
         parser.print_help(sys.stderr)
         return USER_MISTAKE
-    from ddpgen import commands
-
     try:
+        from ddpgen import commands
+
         code = commands.run(arguments)
         sys.stdout.flush()
     except DdpgenError as error:
