@@ -1,7 +1,6 @@
 """The one exception that reaches a user, and how values are shown in messages."""
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 USER_MISTAKE = 2
 FAILURE = 1
@@ -57,6 +56,8 @@ def show(value: object, limit: int = 80) -> str:
 
 def nearest(word: str, known: Sequence[str]) -> str:
     """Return "did you mean X?" for the known word closest to `word`, or ""."""
+    from difflib import get_close_matches
+
     folded = {name.casefold(): name for name in known}
     wanted = word.casefold().replace("-", "_")
     close = get_close_matches(wanted, folded, n=1, cutoff=0.6) or get_close_matches(

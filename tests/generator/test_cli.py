@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import yaml
 
 from ddpgen import __version__, questions
 from generator.program import COMMAND, ddpgen, everything
+from generator.terminal import Terminal
 
 MISTAKES = {
     "unknown option": (["p", "--data", "modell=gpt"], "did you mean model?"),
@@ -129,11 +131,73 @@ _ddpgen; printf '%s\\n' "${{COMPREPLY[@]}}"
     assert all(word.startswith(begun) for word in run.stdout.split())
 
 
+COMMANDS = ["new", "update", "set", "diff", "launch", "options", "site", "check", "completion"]
+
+
+def test_all_commands_are_tested_and_have_their_own_help(tmp_path: Path) -> None:
+    text = ddpgen("--help", cwd=tmp_path).stdout
+    assert re.findall(r"^ {4}(\w+)", text, re.MULTILINE) == COMMANDS
+    for command in COMMANDS:
+        run = ddpgen(command, "--help", cwd=tmp_path)
+        assert run.returncode == 0
+        assert run.stdout.startswith(f"usage: ddpgen {command} [-h] ")
+
+
+def test_help_imports_what_its_parser_imports_and_no_more(tmp_path: Path) -> None:
+    probe = """
+import argparse, collections.abc, sys
+argparse.ArgumentParser().format_help()
+before = set(sys.modules)
+from ddpgen.cli import main
+try:
+    main(["--help"])
+finally:
+    print("MORE", sorted(set(sys.modules) - before), file=sys.stderr)
+"""
+    command = [sys.executable, "-c", probe]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert run.stderr == "MORE ['ddpgen', 'ddpgen.cli', 'ddpgen.errors']\n"
+
+
+@pytest.mark.parametrize("columns", ["", "0", "50", "200", "wide", "-3"])
+@pytest.mark.parametrize("command", [[], ["update"]])
+def test_help_is_as_wide_as_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: str, command: list[str]
+) -> None:
+    """The same lines as where `argparse` finds the width by itself."""
+    monkeypatch.setenv("COLUMNS", columns)
+    probe = """
+import sys
+from ddpgen import cli
+cli._formatter = lambda kind: kind
+cli.main(sys.argv[1:])
+"""
+    text = subprocess.run(
+        [sys.executable, "-c", probe, *command, "--help"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert ddpgen(*command, "--help", cwd=tmp_path).stdout == text
+
+
+def test_help_fits_a_narrow_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    with Terminal("update", "--help", cwd=tmp_path, columns=50) as terminal:
+        assert terminal.finish() == 0
+        wide = [line for line in terminal.text.splitlines() if len(line) > 48]
+        assert "Merge what is new in the template" in terminal.text
+        assert not wide
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         ["--help"],
-        ["new", "--help"],
+        *([command, "--help"] for command in COMMANDS),
+        *([command, "--nonsense"] for command in COMMANDS),
+        ["nwe"],
         ["--version"],
         ["new", "p", "--defaults", "--data", "modell=gpt"],
         ["new", "p", "--defaults", "--data", "amp=fp8"],
@@ -141,7 +205,6 @@ _ddpgen; printf '%s\\n' "${{COMPREPLY[@]}}"
         ["new", "p"],
         ["options"],
         ["completion", "bash"],
-        ["update", "--help"],
     ],
 )
 def test_answers_without_importing_copier_or_torch(tmp_path: Path, arguments: list[str]) -> None:

@@ -1,0 +1,217 @@
+"""What each command does, once its words are understood.
+
+Heavy modules are imported by the command that needs them.
+"""
+
+import shlex
+import signal
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from ddpgen.errors import DdpgenError, show
+
+if TYPE_CHECKING:
+    from ddpgen.questions import Answers, Questionnaire, Value
+
+FINDINGS = 1
+
+
+def run(arguments: Namespace) -> int:
+    """Run the command that the arguments name and return its exit code."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _leave)
+    return _COMMANDS[arguments.command](arguments)
+
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    """End through the cleaning up that an exception sets off."""
+    raise SystemExit(128 + number)
+
+
+def _completion(arguments: Namespace) -> int:
+    from ddpgen import completion
+
+    print(completion.script(arguments.shell, arguments.parser()), end="")
+    return 0
+
+
+def _options(arguments: Namespace) -> int:
+    from ddpgen import options
+
+    print(options.describe(arguments.form), end="")
+    return 0
+
+
+def _check(arguments: Namespace) -> int:
+    from ddpgen.check import driver, pages, reporter
+
+    if arguments.list or arguments.explain is not None:
+        print(pages.listing() if arguments.list else pages.explain(arguments.explain), end="")
+        return 0
+    if not arguments.paths:
+        raise DdpgenError("say what to check: ddpgen check PATH")
+    select, ignore = (
+        [name.strip() for name in ids.split(",") if name.strip()]
+        for ids in (arguments.select, arguments.ignore)
+    )
+    report = driver.check([Path(path) for path in arguments.paths], select, ignore)
+    print(reporter.FORMATS[arguments.format](report), end="")
+    return FINDINGS if report.findings else 0
+
+
+def _new(arguments: Namespace) -> int:
+    from ddpgen import answers, detect, questions, render, sites
+
+    questionnaire = questions.load()
+    given: Answers = {}
+    if arguments.answers is not None:
+        given = answers.from_file(questionnaire, Path(arguments.answers))
+    given |= answers.from_flags(questionnaire, arguments.data)
+    if arguments.site:
+        given = sites.load(arguments.site, questionnaire).fill(questionnaire, given)
+    path = None if arguments.path is None else _path(arguments.path)
+    if given.get("launch_folder", "launch") != "launch":
+        raise DdpgenError("is for a project that is there: ddpgen launch", option="launch_folder")
+    named = detect.from_path(questionnaire, path) if path else {}
+    if path:
+        render.check_destination(path)
+    if not arguments.defaults and not answers.complete(questionnaire, given):
+        given = _interview(questionnaire, given, named)
+    complete = answers.resolve(questionnaire, named | given)
+    path = path or Path(str(complete["project_name"]))
+    repeat = _repeat(path, answers.differing(questionnaire, complete, named))
+    if arguments.dry_run:
+        render.check_destination(path)
+        print("\n".join(render.preview(complete)))
+        return 0
+    try:
+        print(f"Creating {show(path)} ...", file=sys.stderr)
+        files = render.files_of(render.create(complete, path))
+    except DdpgenError as error:
+        error.remedy = f"{error.remedy}\n  the same answers again: {repeat}".strip()
+        raise
+    _next_steps(path, files)
+    print(f"\nThe same answers again:\n  {repeat}")
+    return 0
+
+
+def _update(arguments: Namespace) -> int:
+    from ddpgen import update
+
+    path = _path(arguments.path)
+    return update.update(path, arguments.to, arguments.data, dry_run=arguments.dry_run)
+
+
+def _set(arguments: Namespace) -> int:
+    from ddpgen import update
+
+    path = _path(arguments.path)
+    return update.change(path, arguments.assignments, dry_run=arguments.dry_run)
+
+
+def _diff(arguments: Namespace) -> int:
+    from ddpgen import update
+
+    return update.diff(_path(arguments.path))
+
+
+def _launch(arguments: Namespace) -> int:
+    from ddpgen import launch
+
+    path = _path(arguments.path)
+    if arguments.list:
+        return launch.listing(path)
+    if not arguments.cluster and not arguments.site:
+        raise DdpgenError("say for which cluster: ddpgen launch CLUSTER (--list shows them)")
+    given = ((name, getattr(arguments, name)) for name in arguments.sizes)
+    data = [f"{name}={value}" for name, value in given if value is not None]
+    data += arguments.data
+    request = launch.Request(arguments.cluster or "", arguments.site, arguments.name, data)
+    if arguments.stdout:
+        return launch.show_file(path, request)
+    return launch.add(path, request, dry_run=arguments.dry_run)
+
+
+def _site(arguments: Namespace) -> int:
+    from ddpgen import questions, sites
+
+    if arguments.action == "new":
+        print(f"Wrote {sites.create(arguments.name)}: look it through.")
+        return 0
+    questionnaire = questions.load()
+    chosen = [arguments.name] if arguments.action != "list" else [*sites.names()]
+    for site in [sites.load(name, questionnaire) for name in chosen]:
+        if arguments.action == "list":
+            print(f"{site.name:<16}{site.cluster:<8}{site.title}")
+        elif arguments.action == "show":
+            print(site.path.read_text(encoding="utf-8"), end="")
+        elif found := sites.problems(site, questionnaire):
+            print("\n".join(found))
+            return FINDINGS
+        else:
+            print(f"Nothing here contradicts {site.name}.")
+    return 0
+
+
+def _interview(questionnaire: "Questionnaire", given: "Answers", named: "Answers") -> "Answers":
+    if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
+        raise DdpgenError(
+            "there is no terminal to ask in",
+            remedy="add --defaults; say what should differ with --data KEY=VALUE or --answers FILE",
+        )
+    from ddpgen import detect, prompts
+
+    detector = detect.Detector()
+
+    def suggest(name: str, context: "Mapping[str, Value]") -> "Value | None":
+        return named.get(name, detector.suggest(name, context))
+
+    return prompts.Interview(questionnaire, given, suggest).run()
+
+
+def _repeat(path: Path, needed: "Answers") -> str:
+    """Return the command that gives the same project."""
+    data = [part for name, value in needed.items() for part in ("--data", f"{name}={show(value)}")]
+    where = str(path) if not str(path).startswith("-") else f"./{path}"
+    return shlex.join(["ddpgen", "new", where, "--defaults", *data])
+
+
+def _path(text: str) -> Path:
+    if not text or "\0" in text:
+        raise DdpgenError("is not a path", option="PATH", value=text)
+    return Path(text)
+
+
+def _next_steps(path: Path, files: Sequence[str]) -> None:
+    """Say what was created and what to do with it."""
+    launch = [name for name in files if name.startswith("launch/")]
+    lines = [
+        f"Created {show(path)}: {len(files)} files.",
+        "",
+        "Next:",
+        f"  cd {shlex.quote(str(path))}",
+        "  python -m venv .venv && . .venv/bin/activate",
+        "  python -m pip install -e '.[dev]'",
+        "  python train.py      train on this machine",
+        "  python -m pytest     check it, on two processes",
+    ]
+    if launch:
+        lines.append(f"  launch/              {', '.join(name[7:] for name in launch)}")
+    print("\n".join(lines))
+
+
+_COMMANDS: dict[str, Callable[[Namespace], int]] = {
+    "new": _new,
+    "update": _update,
+    "set": _set,
+    "diff": _diff,
+    "launch": _launch,
+    "options": _options,
+    "site": _site,
+    "check": _check,
+    "completion": _completion,
+}
