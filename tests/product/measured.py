@@ -1,9 +1,9 @@
 """Beside a project's train.py: the memory that its third step takes, and what memory.py says of it.
 
 What lies there before the step is asked of the objects themselves. What the step adds are the CPU
-allocator's own counts, which see what no estimate looks at: memory that kernels take for themselves.
-They miss what Gloo's threads free, so that gradients stay where they are unless a hook of the
-project's own sends them.
+allocator's own counts, which see what no estimate looks at: what kernels take for themselves. They
+miss what Gloo's threads free, so that gradients stay where they are, unless a hook of the project's
+own sends them.
 """
 
 import json

@@ -31,7 +31,7 @@ SIZES = {
     "custom": ["model.width=256", "model.depth=4", "train.global_batch_size=64"],
 }
 MICRO = {"mlp": 32, "resnet": 32, "gpt": 2, "distilbert": 4, "custom": 8}
-BOUND = 0.15  # relative, of all that the step has allocated at its fullest moment
+BOUND = 0.1  # relative, of all that the step has allocated at its fullest moment
 PLAIN: Answers = {"model": "mlp", "amp": "bf16"}
 SUMMED: Answers = {**PLAIN, "accumulation": True}
 VIEWS = "ddp.gradient_as_bucket_view"
