@@ -21,7 +21,7 @@ class Ledger(TorchDispatchMode):
     """Sees every operation, and counts the bytes alive on a device by what they are for."""
 
     def __init__(self, network: nn.Module, batch: data.Batch, device: torch.device) -> None:
-        super().__init__()
+        TorchDispatchMode.__init__(self)
         self.device = device
         self.kind = "activations"  # what new tensors count as
         self.alive: Counter[str] = Counter()
@@ -107,6 +107,7 @@ def training(
 def evaluation(network: nn.Module, batch: data.Batch, device: torch.device) -> Counter[str]:
     """Bytes by kind at the fullest moment of an evaluation, likewise."""
     network.eval()
-    with Ledger(network, batch, device) as ledger:
+    ledger = Ledger(network, batch, device)
+    with ledger:
         model.metric_sums(*steps.forward(network, batch, device))
     return ledger.fullest
