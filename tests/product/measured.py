@@ -1,0 +1,109 @@
+"""Beside a project's train.py: the memory that its third step takes, and what memory.py says of it.
+
+What lies there before the step is asked of the objects themselves. What the step adds are the CPU
+allocator's own counts, which see what no estimate looks at: what kernels take for themselves. They
+miss what Gloo's threads free, so that gradients stay where they are, unless a hook of the project's
+own sends them.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import config
+import data
+import distributed
+import loading
+import memory
+import original as train  # the project's train.py, in whose place this is
+import steps
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.futures import Future
+from torch.profiler import ProfilerActivity, profile, record_function
+
+STEPS = 3  # DDP has formed its buckets anew, the moments are there
+NAME = "step that is measured"
+
+
+def constant_rate(done: Tensor) -> Tensor:
+    return torch.full_like(done, 1e-3)
+
+
+def stay(_: object, bucket: dist.GradBucket) -> Future[Tensor]:
+    """In place of a bucket's all-reduce."""
+    done: Future[Tensor] = Future()
+    done.set_result(bucket.buffer())
+    return done
+
+
+def lasting(now: Any, window: Any) -> int:
+    """Bytes that are there before a step: weights, moments, buckets, and the step's first batch."""
+    optimizer = getattr(now.optimizer, "optim", now.optimizer)  # the one that ZeRO-1 wraps
+    state = [t for of_one in optimizer.state.values() for t in of_one.values()]
+    batch = window.batches[0] if "batches" in window._fields else window.batch
+    tensors = [*now.model.parameters(), *now.model.buffers(), *state, *batch]
+    facts = now.model._get_ddp_logging_data()
+    sizes = facts.get("rebuilt_bucket_sizes") or facts["bucket_sizes"]
+    return sum(tensor.nbytes for tensor in tensors) + sum(map(int, sizes.split(",")))
+
+
+def train_steps(cfg: config.Config, ranks: distributed.Ranks) -> tuple[int, int]:
+    """As train.fit does it; returns what lay there before the last step, and PowerSGD's errors."""
+    batches = loading.plan(cfg.train, ranks.world_size)
+    splits = data.open_splits(cfg.data)
+    loaders = loading.build(splits, cfg, ranks, batches)
+    now = train.start_state(cfg, splits.shape, ranks)
+    if cfg.ddp.compress == "none":
+        now.model.register_comm_hook(None, stay)
+    loaders.start(0, 0)
+    options: dict[str, Any] = {}
+    if "accumulation_steps" in vars(batches):
+        options["size"] = batches.accumulation_steps
+    if "checkpoint" in vars(cfg):
+        options["stop"] = bool
+    windows = loading.windows(loaders.train, STEPS, **options)
+    for number, window in enumerate(windows, 1):
+        before = lasting(now, window)
+        with record_function(NAME if number == STEPS else "another"):
+            steps.train_step(now, window, cfg, ranks, constant_rate)
+    assert now.step == STEPS, "too little data"
+    errors = now.compressor.error_dict if cfg.ddp.compress == "powersgd" else {}
+    return before, sum(error.nbytes for error in errors.values())
+
+
+def added(trace: Path) -> int:
+    """The most bytes that the last step had allocated beyond those before it."""
+    events = json.loads(trace.read_text())["traceEvents"]
+    (step,) = (event for event in events if event.get("name") == NAME)
+    end = step["ts"] + step["dur"]
+    counts = [(e["ts"], e["args"]) for e in events if e.get("name") == "[memory]"]
+    before = [found["Total Allocated"] for at, found in counts if at < step["ts"]]
+    return max(f["Total Allocated"] for at, f in counts if step["ts"] <= at <= end) - before[-1]
+
+
+def main() -> None:
+    """Leave the numbers in a file."""
+    for name in ("_is_mkldnn_bf16_supported", "_is_mkldnn_fp16_supported"):
+        vars(torch.ops.mkldnn).pop(name, None)  # as this CPU does it: emulation takes more memory
+    cfg = config.load(Path("config.toml"), sys.argv[1:])
+    loading.prepare(cfg.data)
+    with distributed.session(cfg.ddp) as ranks:
+        with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+            before, errors = train_steps(cfg, ranks)
+        trace = Path(f"trace{ranks.rank}.json")
+        recorded.export_chrome_trace(str(trace))
+        found = memory.estimate(cfg, ranks.world_size, ranks.device)
+        numbers = {
+            "measured": before + added(trace),
+            "estimated": found.total,
+            "parts": found.parts,
+            "errors": errors,
+        }
+        Path(f"memory{ranks.rank}.json").write_text(json.dumps(numbers))
+
+
+if __name__ == "__main__":
+    distributed.run(main)
