@@ -52,15 +52,20 @@ if left > 0:
 """
 
 
+def write_project(folder: Path) -> None:
+    """The project that is disturbed: nothing but what ANSWERS say."""
+    options = [*ANSWERS, "optimizer_sharding", "dynamic_graph", "activation_checkpointing"]
+    answers = next(a for a in combinations(options) if ANSWERS.items() <= a.items())
+    template.write(answers, folder)
+
+
 class Lab:
     """One project; every try has a folder of its own for its run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.project = folder / "project"
-        options = [*ANSWERS, "optimizer_sharding", "dynamic_graph", "activation_checkpointing"]
-        answers = next(a for a in combinations(options) if ANSWERS.items() <= a.items())
-        template.write(answers, self.project)
+        write_project(self.project)
         program = self.project / "train.py"
         (self.project / "hook.py").write_text(HOOK)
         text = program.read_text()

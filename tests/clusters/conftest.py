@@ -10,15 +10,28 @@ import pytest
 
 from ddpgen.questions import Value
 from ddpgen.render import render
-from tests.clusters import slurm_lab
+from tests.clusters import page, slurm_lab
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked as thorough, unless `--clusters=all`."""
+    """Leave out what is marked as thorough, unless `--clusters=all`; tell the page the rest."""
     if config.getoption("--clusters") == "some":
         thorough = [item for item in items if item.get_closest_marker("thorough")]
         config.hook.pytest_deselected(items=thorough)
         items[:] = [item for item in items if item not in thorough]
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.user_properties += [(page.DISTURBANCE, what) for what in disturbances(item)]
+
+
+def disturbances(item: pytest.Item) -> Iterator[str]:
+    """What is done to a test's job: its mark says it, or the function among its parameters."""
+    for mark in item.iter_markers("disturbed"):
+        yield mark.args[0]
+    if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+        for value in item.callspec.params.values():
+            if callable(value):
+                yield str(value.__doc__)
 
 
 @pytest.fixture(scope="session")

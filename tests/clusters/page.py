@@ -1,11 +1,15 @@
 """docs/clusters.md: what was done to jobs on the clusters, and how it ended, by the run itself."""
 
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+Tries = dict[str, dict[str, Counter[str]]]  # title -> what happens -> outcome -> how often
+
 OUTCOMES = ("passed", "failed", "error", "skipped")
+DISTURBANCE = "disturbance"  # the property of a test that says what happens to its job
 
 
 def write(reporter: Any, page: Path) -> None:
@@ -16,6 +20,7 @@ def write(reporter: Any, page: Path) -> None:
         page: the file.
     """
     rows: dict[str, list[str]] = defaultdict(list)
+    tries: Tries = defaultdict(lambda: defaultdict(Counter))
     counts = dict.fromkeys(OUTCOMES, 0)
     for outcome in OUTCOMES:
         for report in reporter.stats.get(outcome, []):
@@ -26,10 +31,13 @@ def write(reporter: Any, page: Path) -> None:
             if outcome == "skipped":
                 ending += f" ({str(report.longrepr[2]).removeprefix('Skipped: ')})"
             rows[file].append(f"| {words} | {ending} | {report.duration:.0f} |")
-    page.write_text(_text(rows, counts), encoding="utf-8")
+            for name, what in report.user_properties:
+                if name == DISTURBANCE:
+                    tries[_title(file)][what.rstrip(".")][outcome] += 1
+    page.write_text(_text(rows, tries, counts), encoding="utf-8")
 
 
-def _text(rows: dict[str, list[str]], counts: dict[str, int]) -> str:
+def _text(rows: dict[str, list[str]], tries: Tries, counts: dict[str, int]) -> str:
     lines = [
         "# Clusters",
         "",
@@ -38,11 +46,35 @@ def _text(rows: dict[str, list[str]], counts: dict[str, int]) -> str:
         "what could only be checked in form.",
         "",
         ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count) + ".",
+        "",
+        "## What happens to jobs",
+        "",
+        "The expected end is, in most tests, the weights of a job to which nothing happened, and",
+        "for a job that is lost: that all of it ends, and says why, on every host that is left.",
+        "",
+        "| what happens | tries | expected ends |",
+        "|---|---|---|",
+        *_disturbances(tries),
     ]
     for file in sorted(rows):
         lines += ["", f"## {_title(file)}", "", "| what | outcome | s |", "|---|---|---|"]
         lines += rows[file]
     return "\n".join(lines) + "\n"
+
+
+def _disturbances(tries: Tries) -> Iterator[str]:
+    """The rows of the first table: what was not run is no try."""
+    total: Counter[str] = Counter()
+    for title in sorted(tries):
+        yield f"| *{title}* | | |"
+        for what, outcomes in tries[title].items():
+            total += outcomes
+            yield f"| {what} | {_tried(outcomes)} | {outcomes['passed']} |"
+    yield f"| **all** | **{_tried(total)}** | **{total['passed']}** |"
+
+
+def _tried(outcomes: Counter[str]) -> int:
+    return outcomes.total() - outcomes["skipped"]
 
 
 def _title(file: str) -> str:

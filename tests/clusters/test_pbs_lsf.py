@@ -128,6 +128,7 @@ def lab(hosts: network.Network, project: Callable[..., Path]) -> Lab:
 
 
 @pytest.mark.thorough
+@pytest.mark.disturbed("It is told to save and end")
 @pytest.mark.parametrize("scheduler", ["pbs", "lsf"])
 def test_job_told_to_stop_asks_to_be_requeued_and_ends_with_the_same_weights(
     scheduler: str, lab: Lab, environment: dict[str, str]

@@ -48,6 +48,7 @@ def start(hosts: network.Network, work: Path, environment: dict[str, str], run: 
 
 
 @pytest.mark.thorough
+@pytest.mark.disturbed("Both machines are taken away")
 def test_job_whose_machines_are_taken_away_ends_with_the_same_weights(
     project: Callable[..., Path], environment: dict[str, str], tmp_path: Path
 ) -> None:

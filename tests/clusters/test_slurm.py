@@ -60,6 +60,7 @@ def test_gpus_as_generic_resources(
         ("launch/slurm_direct.sbatch", ["--signal=USR1"]),
     ],
 )
+@pytest.mark.disturbed("It is told to save and end")
 def test_job_told_to_stop_saves_requeues_itself_and_ends_with_the_same_weights(
     script: str,
     signal: list[str],
@@ -80,6 +81,7 @@ def test_job_told_to_stop_saves_requeues_itself_and_ends_with_the_same_weights(
     assert_same(last_checkpoint(job.run), undisturbed)
 
 
+@pytest.mark.disturbed("Somebody cancels it")
 def test_cancelled_job_does_not_come_back(
     lab: Lab, folder: Path, environment: dict[str, str]
 ) -> None:

@@ -93,6 +93,7 @@ def test_preflight_names_both_hosts(
     assert "4 ranks on 2 hosts, expected 4" in output
 
 
+@pytest.mark.disturbed("The launcher is told to end, or killed")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_end_of_the_launcher_ends_all_hosts(
     number: signal.Signals, hosts: network.Network, folder: Path, environment: dict[str, str]
