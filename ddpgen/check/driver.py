@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ddpgen.check import programs, rules, suppressions
+from ddpgen.check.callers import tried_out
 from ddpgen.check.registry import Hit, Rule
 from ddpgen.check.scripts import Script, is_script
 from ddpgen.check.source import Module
@@ -150,7 +151,7 @@ def _in_module(module: Module, chosen: Sequence[Rule]) -> Iterator[Finding]:
 def _apply(rule: Rule, file: Module | Script) -> Iterator[Finding]:
     for hit in rule.find(file):
         place = hit[0] if isinstance(hit, tuple) else hit
-        if not isinstance(file, Module) or isinstance(place, int) or not file.tries_out(place):
+        if not isinstance(file, Module) or isinstance(place, int) or not tried_out(file, place):
             yield _finding(rule, file.path, hit)
 
 

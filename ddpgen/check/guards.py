@@ -4,12 +4,14 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.check.callers import uses
 from ddpgen.check.source import Function, Module, matches, source
-from ddpgen.check.values import arguments, binding, bindings, parameter
+from ddpgen.check.values import arguments, binding, bindings
 
 # Anything that may single out a rank. Rules that demand a guard are silent where one of these is.
 SOME_RANK = (
-    r"rank|main|master|primary|chief|leader|coordinator|writer|is_root|global_zero|local_zero"
+    r"rank|main|master|primary|chief|leader|coordinator|writer|is_root|global_zero|local_zero|"
+    r"to_disk"
 )
 # Branches for runs without DDP.
 WITHOUT_DDP = r"dist|ddp|world|rank|parallel|multi|gpus|launcher"
@@ -181,16 +183,6 @@ def _handed_over(module: Module, use: ast.expr) -> bool:
     return parent.func is not use and not matches(parent.func, _STARTS)
 
 
-def _annotates(module: Module, node: ast.AST) -> bool:
-    """Whether a name only says of which type something is."""
-    for child, above in module.way(node):
-        if isinstance(above, ast.arg):
-            return True
-        if isinstance(above, ast.stmt):
-            return child in (getattr(above, "annotation", None), getattr(above, "returns", None))
-    return False
-
-
 def _in_lambda(module: Module, node: ast.AST) -> bool:
     """Whether a node is in a lambda that a function gets which may know of ranks."""
     for child, above in module.way(node):
@@ -202,20 +194,3 @@ def _in_lambda(module: Module, node: ast.AST) -> bool:
         if isinstance(above, Function):
             return False
     return False
-
-
-def uses(module: Module, function: Function) -> Iterator[tuple[Module, ast.expr]]:
-    """Where a function is called or handed over; a constructor, under the name of its class."""
-    owner, name = module.parents[function], function.name
-    method = isinstance(owner, ast.ClassDef) and name != "__init__"
-    if isinstance(owner, ast.ClassDef) and not method:
-        name = owner.name
-    for other, node in module.program.references.get(name, []):
-        parent = other.parents[node]
-        called = isinstance(parent, ast.Call) and parent.func is node
-        known = isinstance(node.ctx, ast.Load) and not parameter(other, node)
-        known = known and not _annotates(other, node)
-        if other.function(node) is function or not known or (method and not called):
-            continue
-        if module.program.means(other, node, module, function):
-            yield other, node

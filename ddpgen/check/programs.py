@@ -139,9 +139,10 @@ class Program:
 
 @once
 def uses_ddp(module: Module) -> bool:
-    """Whether the module itself uses torch.distributed or DDP; RPC alone is neither."""
+    """Whether the module itself uses torch.distributed or DDP; RPC or checkpoints are neither."""
     names = {*module.imported, *(name for _, name in module.calls)}
-    other = ("torch.distributed.rpc", "torch.distributed.autograd", "torch.distributed.optim")
+    others = ("rpc", "autograd", "optim", "checkpoint")
+    other = tuple(f"torch.distributed.{part}" for part in others)
     return any(
         (name.startswith("torch.distributed") and not name.startswith(other))
         or name.endswith(("DistributedDataParallel", ".DistributedSampler"))
@@ -195,6 +196,7 @@ def group(modules: list[Module]) -> None:
         if members not in programs:
             programs[members] = Program(sorted(members, key=lambda m: m.path), bool(around))
         module.program = programs[members]
+        module.needs = closures[module]
         module.library = module not in roots
 
 

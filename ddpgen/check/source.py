@@ -24,10 +24,12 @@ class Module:
 
     Attributes:
         program: all modules that run together with this one; set once they are known.
+        needs: this module and all that it imports, directly or not; set then, too.
         library: others import it: what it does if it is run itself is no matter.
     """
 
     program: "Program"
+    needs: "frozenset[Module]"
     library: bool
 
     def __init__(self, path: Path, text: str) -> None:

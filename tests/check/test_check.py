@@ -256,6 +256,62 @@ def convert_sync_batchnorm(module):
 device = "cuda" if torch.cuda.is_available() else "cpu"
 DDP(net)
 """,
+    "a test beside what it tests": """\
+DDP(net)
+def test_probe():
+    for step in range(4):
+        net(x).backward()
+        print(step)
+""",
+    "ranks that are only pretended": """\
+DDP(net)
+def trace():
+    torch.distributed.init_process_group("fake", rank=0, world_size=8)
+    torch.cuda.set_device(torch.device("cuda:0"))
+""",
+    "weights written once, for others": """\
+import torch.distributed as dist
+DDP(net)
+def publish(model, folder):
+    torch.load("old.pt", map_location="cpu", weights_only=True)
+    weights = model.state_dict()
+    if dist.get_rank() == 0:
+        torch.save(weights, folder / "pytorch_model.bin")
+""",
+    "a loss that only an evaluation asks for": """\
+def captions(logits, labels, pad_id):
+    return torch.nn.functional.cross_entropy(logits, labels, ignore_index=pad_id)
+def evaluate(model):
+    with torch.inference_mode():
+        return captions(model(x), y, 0)
+DDP(net)(x).backward()
+""",
+    "a loss of another package": """\
+from fused.ops import cross_entropy
+cross_entropy(DDP(net)(x), y, ignore_index=pad).backward()
+""",
+    "a stream that later stages deal out": """\
+class Names(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        yield from self.names
+stages = [Names(), split_by_node, split_by_worker]
+DDP(net)
+""",
+    "ranks that call each other": """\
+import torch.distributed.rpc as rpc
+model = DDP(net)
+for batch in batches:
+    model(batch).backward()
+    print("the trainer has done a batch")
+""",
+    "NCCL raises on CPUs before": """\
+from datetime import timedelta
+device = "cuda" if torch.cuda.is_available() else torch.device("cpu")
+torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=5))
+torch.cuda.set_device(local_rank)
+DDP(net)
+torch.distributed.destroy_process_group()
+""",
     "what never runs": "model = DDP(net)\nif False:\n    torch.save(model.state_dict(), 'x.pt')\n",
 }
 
@@ -276,6 +332,15 @@ def test_what_a_library_does_when_it_is_run_is_no_matter(tmp_path: Path) -> None
     common = "import torch\nif __name__ == '__main__':\n    torch.save(1, 'x.pt')\n"
     assert ids(tmp_path, train=f"{DDP}import common\nmodel = DDP(net)\n", common=common) == []
     assert ids(tmp_path, train=f"{DDP}{common}model = DDP(net)\n") == ["K1"]
+
+
+def test_a_library_that_is_run_trains_nothing(tmp_path: Path) -> None:
+    """Not so where it starts ranks: it is a program, whoever imports it, too."""
+    write = "def write():\n    torch.save(1, 'x.pt')\n"
+    common = f"import torch\n{write}if __name__ == '__main__':\n    write()\n"
+    train = f"{DDP}import common\nmodel = DDP(net)\n"
+    assert ids(tmp_path, train=train, common=common) == []
+    assert ids(tmp_path, train=train, common=f"{DDP}{common}    DDP(net)\n") == ["K1"]
 
 
 def test_programs_without_ddp_pass(tmp_path: Path) -> None:

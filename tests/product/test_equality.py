@@ -1,4 +1,7 @@
-"""Many ranks compute what one process computes, in float32 too; projects test it in float64."""
+"""Many ranks compute what one process computes: every model family, with and without each option.
+
+Generated projects test whole batches in float64 themselves.
+"""
 
 import os
 import shutil
@@ -8,25 +11,35 @@ from pathlib import Path
 
 import pytest
 
-from product import programs, template
-from product.combinations import combinations, singles
+from ddpgen.questions import Answers
+from product import template
+from product.combinations import combinations, identifier, singles
 from product.forkserver import ONE_THREAD
 
 HERE = Path(__file__).parent
+# What the computation depends on. Precision is the test's own: autocast leaves float64 alone.
+OPTIONS = [
+    "model",
+    "batch_norm",
+    "amp",
+    "accumulation",
+    "activation_checkpointing",
+    "optimizer_sharding",
+    "dynamic_graph",
+]
 
 
-def families() -> list[str]:
-    """The model families."""
-    return template.QUESTIONS["model"].values
+def projects() -> list[Answers]:
+    """A few of each family, in which every value of every option occurs."""
+    rows = [row for row in combinations(OPTIONS) if row["amp"] == "off"]
+    families = template.QUESTIONS["model"].values
+    return [row for f in families for row in singles([r for r in rows if r["model"] == f])]
 
 
-@pytest.mark.parametrize("family", families())
-def test_ranks_equal_one_process_in_single_precision(family: str, tmp_path: Path) -> None:
-    """With accumulation, so that sums are split over ranks and micro-batches."""
-    wanted = {"model": family, "amp": "off", "accumulation": True}
-    rows = [row for row in combinations(programs.options()) if wanted.items() <= row.items()]
-    template.write(singles(rows)[0], tmp_path)
-    test = shutil.copy(HERE / "single_precision.py", tmp_path / "tests" / "test_single.py")
+@pytest.mark.parametrize("answers", projects(), ids=identifier)
+def test_ranks_equal_one_process(answers: Answers, tmp_path: Path) -> None:
+    template.write(answers, tmp_path)
+    test = shutil.copy(HERE / "joined_batch.py", tmp_path / "tests" / "test_joined.py")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test],
         cwd=tmp_path,

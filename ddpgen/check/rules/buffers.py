@@ -13,7 +13,7 @@ from ddpgen.check.values import DDP, is_ddp
 
 _CONVERT = "convert_sync_batchnorm"
 _BATCH_NORM = re.compile(
-    r"BatchNorm[123]d|resnet\d|models\.(resnet|mobilenet|densenet|efficientnet)"
+    r"(?<!Frozen)BatchNorm[123]d|resnet\d|models\.(resnet|mobilenet|densenet|efficientnet)"
 )
 
 

@@ -131,6 +131,9 @@ def current_device_unset(module: Module) -> Iterator[ast.AST]:
     "call it only where the device is a GPU",
 )
 def set_device_on_cpu(module: Module) -> Iterator[ast.AST]:
+    groups = module.called("init_process_group")
+    if any(constant(keyword(call, "backend", 0)) == "nccl" for call in groups):
+        return  # which has raised on CPUs before
     if module.program.calls("is_available") and module.program.says(r"device\([\"']cpu[\"']\)"):
         for call in module.called("torch.cuda.set_device"):
             if not list(conditions(module, call)) and not guarded(module, call, _KINDS):

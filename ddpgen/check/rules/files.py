@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.check.callers import repeated
 from ddpgen.check.registry import rule
 from ddpgen.check.source import Module, keyword, matches, receiver, source, strings
 from ddpgen.check.values import binding, follows, mentions
@@ -26,12 +27,25 @@ def not_atomic(module: Module) -> Iterator[ast.AST]:
         path = keyword(call, "f", 1)
         if path is None or mentions(module, path, _TEMPORARY, 1):
             continue
-        if _RENAMES.search(source(module.scope(call))):
+        if _RENAMES.search(source(module.scope(call))) or _exports(module, call):
             continue
         fixed = follows(module, path, _fixed_name) and not _RENAMES.search(module.text)
         chosen = re.search(r"\.glob\(|listdir\(|scandir\(|iterdir\(", module.text)
         if (fixed or chosen) and (module.loop(call) or module.function(call)):
             yield call
+
+
+def _exports(module: Module, call: ast.Call) -> bool:
+    """Whether only weights are written, and once: nothing goes on from that file."""
+    value = keyword(call, "obj", 0)
+    weights = value is not None and follows(module, value, _is_weights)
+    return weights and not repeated(module, call)
+
+
+def _is_weights(_: Module, node: ast.expr) -> bool | None:
+    if isinstance(node, ast.Call):
+        return getattr(node.func, "attr", "") == "state_dict" or None
+    return None if isinstance(node, ast.Name) else False
 
 
 def _fixed_name(_: Module, node: ast.expr) -> bool | None:

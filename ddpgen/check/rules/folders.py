@@ -10,7 +10,7 @@ from ddpgen.check.rules.output import in_training
 from ddpgen.check.source import Module, constant, keyword, matches, source
 from ddpgen.check.values import mentions
 
-_CLOCK = r"strftime|datetime\.(now|today)|time\.time\(\)"
+_CLOCK = r"strftime|datetime\.(now|today)|time\.time(_ns)?\(\)"
 _PLACES = r"dir|folder|path|run_?name|run_?id|log_|output|exp_?name"
 _LOOKS = r"\.iterdir\(|listdir\(|scandir\(|glob\("
 _MAKES = r"mkdir\(|makedirs\("

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.check.callers import uses
 from ddpgen.check.registry import rule
 from ddpgen.check.source import Module, constant, keyword, matches, source, unpacks
 from ddpgen.check.values import binding, follows, is_ddp, mentions
@@ -24,7 +25,8 @@ def _unwrapped(module: Module, node: ast.expr) -> bool | None:
     return None if isinstance(node, ast.Name | ast.Attribute) else False
 
 
-def _with_gradients(module: Module, node: ast.AST) -> bool:
+def _with_gradients(module: Module, node: ast.AST, depth: int = 2) -> bool:
+    """Whether a gradient may be wanted of a node, by who calls its function, too."""
     for above in module.above(node):
         if isinstance(above, ast.With) and any(
             matches(item.context_expr, _WITHOUT_GRADIENTS) for item in above.items
@@ -32,9 +34,10 @@ def _with_gradients(module: Module, node: ast.AST) -> bool:
             return False
         if isinstance(above, ast.FunctionDef):
             named = re.search(r"eval|valid|test|predict|generate|sample", above.name)
-            return not named and not any(
-                matches(d, _WITHOUT_GRADIENTS) for d in above.decorator_list
-            )
+            if named or any(matches(d, _WITHOUT_GRADIENTS) for d in above.decorator_list):
+                return False
+            found = list(uses(module, above)) if depth else []
+            return not found or any(_with_gradients(m, use, depth - 1) for m, use in found)
     return True
 
 
@@ -124,6 +127,8 @@ def average_of_averages(module: Module) -> Iterator[ast.AST]:
         return
     for call in module.called("CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss"):
         known = keyword(call, "reduction") is None and not unpacks(call)
+        # Losses of that name elsewhere need not average.
+        known = known and module.name(call.func).startswith("torch.")
         if not known or not _with_gradients(module, call):
             continue
         first = 0 if source(call.func).endswith("Loss") else 2

@@ -31,6 +31,8 @@ COLLECTIVES = frozenset(
         "scatter_object_list",
     ]
 )
+# Where it holds, no rank has the whole model, and another part of the program evaluates.
+_SHARDED = re.compile(r"fsdp", re.IGNORECASE)
 _EVALUATES = re.compile(r"eval|valid|test", re.IGNORECASE)
 
 
@@ -48,6 +50,9 @@ def collectives(module: Module, function: Function, depth: int = 2) -> list[str]
     for call in module.below(function):
         if isinstance(call, ast.Call) and not zero_guard(module, call):
             name = module.name(call.func).rpartition(".")[2]
+            tests = [source(test) for test, outcome in conditions(module, call) if outcome]
+            if any(map(_SHARDED.search, tests)):
+                continue
             if is_collective(module, call):
                 found.append(name)
             elif depth:

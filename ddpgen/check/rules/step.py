@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.check.guards import uses
+from ddpgen.check.callers import uses
 from ddpgen.check.registry import rule
 from ddpgen.check.rules.precision import scalers
 from ddpgen.check.source import (

@@ -33,6 +33,8 @@ _WRAPS = r"in (enumerate\()?self\.\w*(reader|loader|dataset|source|stream|inner|
     "give each (rank, worker) its part in __iter__, from get_rank() and get_worker_info()",
 )
 def stream_not_split(module: Module) -> Iterator[ast.AST]:
+    if module.program.says(r"split_by_(node|rank|worker)"):  # stages behind it deal it out
+        return
     for node in module.nodes:
         if isinstance(node, ast.ClassDef) and any(
             source(base).partition("[")[0].endswith("IterableDataset") for base in node.bases
