@@ -85,7 +85,12 @@ def test_limits_count_only_where_something_needs_them() -> None:
 def test_interfaces_at_which_nobody_can_be_reached_are_named() -> None:
     assert verdicts.of_interfaces([HOST, OTHER]).verdict == "ok"
     looped = dataclasses.replace(OTHER, address="127.0.1.1")
-    assert verdicts.of_interfaces([HOST, looped]).found.startswith("host2: its own name means")
+    sought = verdicts.of_interfaces([dataclasses.replace(HOST, address="192.168.0.1"), looped])
+    assert sought.verdict == "FAILED"
+    assert sought.found.startswith("host2: its own name means")
+    assert verdicts.of_interfaces([HOST, looped]).verdict == "note"  # it goes to host1 itself
+    third = dataclasses.replace(looped, host="host3")
+    assert verdicts.of_interfaces([HOST, looped, third]).verdict == "FAILED"
     alone = dataclasses.replace(looped, host="host1")
     assert verdicts.of_interfaces([alone]).verdict == "ok"
     assert verdicts.of_interfaces([dataclasses.replace(alone, interface_problem="no")]).found == (
