@@ -192,8 +192,8 @@ def published(model: Any) -> dict[str, Any]:
     """Goyal et al. 2017, arXiv:1706.02677: ResNet-50 on 32 nodes of 8 GPUs, 32 images each.
 
     Stated there: 100 MB of gradients, 120 ms of backward pass, 50 Gbit/s between nodes, and about
-    90 % of the speed per GPU that one node has. Not stated, and assumed here: a forward pass half as
-    long, 20 GB/s and 5 us inside a node, 20 us between nodes, gradients that come evenly.
+    90 % of the speed per GPU that one node has. Not stated, and assumed here: a forward pass half
+    as long, 20 GB/s and 5 us inside a node, 20 us between nodes, gradients that come evenly.
     """
     parts = 100
     gradients = tuple((0.06 + 0.12 * (n + 1) / parts, 10**8 // parts) for n in range(parts))

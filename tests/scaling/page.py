@@ -27,6 +27,8 @@ WORDS = {
 }
 
 
+BUSY = 1.5  # load for each rank
+
 PUBLISHED = """## A published run
 
 ResNet-50 on 256 GPUs, 8 to a node, 50 Gbit/s between nodes ([Goyal et al.
@@ -80,7 +82,10 @@ def section(name: str, rows: Sequence[dict[str, Any]]) -> str:
     )
     if fitted["mbit"]:
         text += f"; the cable's rate is {fitted['mbit'] / 8:.3g} MB/s"
-    text += f". Load average {min(loads):.1f} to {max(loads):.1f}.\n\n"
+    text += f". Load average {min(loads):.1f} to {max(loads):.1f}"
+    if max(loads) > BUSY * max(row["ranks"] for row in rows):
+        text += "; the machine was busy with other things, so little can be said"
+    text += ".\n\n"
     return f"{text}**{summary(rows)}**\n\nTimes in milliseconds:\n\n{table(rows)}\n\n"
 
 
