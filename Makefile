@@ -87,7 +87,7 @@ bench: $(VENV)/bench    ## the generated project beside other loops and librarie
 
 .PHONY: scaling
 scaling: $(VENV)/dev    ## predict steps on other ranks, rates and sizes, then measure; writes docs/scaling.md
-	@cd tests && ../$(BIN)/python -m scaling </dev/null
+	@cd tests && ../$(BIN)/python -m scaling_lab </dev/null
 
 .PHONY: docs
 docs: $(VENV)/docs    ## build the documentation in site/

@@ -1,7 +1,7 @@
 """Predicts steps that the model of a generated project was not fitted to, and measures them.
 
-    python -m scaling            in the folder tests: five minutes; writes docs/scaling.md
-    python -m scaling --quick    two cases, to see that it works; writes build/scaling
+    python -m scaling_lab            in the folder tests: five minutes; writes docs/scaling.md
+    python -m scaling_lab --quick    two cases, to see that it works; writes build/scaling
 
 As root, ranks are hosts with cables of a known rate: network namespaces. Link and slowdown come
 from one run of two ranks. For all others the model gets what a rank does by itself, measured there
@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from clusters.network import Network, network
 
-from scaling import page
+from scaling_lab import page
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "build" / "scaling"
