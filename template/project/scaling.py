@@ -31,6 +31,8 @@ def main() -> None:
     arguments = options()
     cfg = config.load(arguments.config, arguments.overrides)
     loading.prepare(cfg.data)
+    if arguments.prepare_only:
+        return
     if "WORLD_SIZE" in os.environ:
         with distributed.session(cfg.ddp) as ranks:
             worlds = [timing.measure(cfg, ranks)]
@@ -64,6 +66,7 @@ def options() -> argparse.Namespace:
     parser = config.parser("Measure how training scales, and predict it for more ranks.")
     add = parser.add_argument
     add("--processes", type=int, help="at most so many ranks; else one per GPU, or per core")
+    add("--prepare-only", action="store_true", help="prepare this node's data and exit")
     add("--json", type=Path, help="write all figures to this file")
     add("--png", type=Path, default=Path("scaling.png"), help="where the plot goes")
     add("--ranks", type=int, help="what would help on so many ranks")

@@ -2,8 +2,11 @@
 
 import dataclasses
 import importlib.util
+import json
 import math
+import subprocess
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -11,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from product import template
+from product.test_levers import PLAIN, completed
+from product.test_programs import settings
 
 
 def load(name: str) -> ModuleType:
@@ -111,3 +116,33 @@ def test_the_wait_that_was_measured_is_met(
     found = MODEL.fit_slowdown(step, ranks, network, waited)
     again = MODEL.exposed(step, ranks, dataclasses.replace(network, slowdown=found))
     assert math.isclose(again, waited, rel_tol=1e-6, abs_tol=TINY * MODEL.seconds(step, 1, network))
+
+
+def test_the_command_measures_predicts_and_draws(tmp_path: Path) -> None:
+    """Two worlds of this machine; over a network that is given, and one that is worse."""
+    answers = completed(PLAIN)
+    template.write(answers, tmp_path)
+    (tmp_path / "data").mkdir()
+    overrides = settings(answers, tmp_path / "data")
+    before = set(tmp_path.iterdir())
+    names = ["scaling.json", "scaling.png"]
+    options = ["--processes=2", "--ranks=64", "--ranks-per-node=8", "--bandwidth=0.001"]
+    command = [sys.executable, "scaling.py", f"--json={names[0]}", *options, *overrides]
+    run = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    new = {path.name for path in set(tmp_path.iterdir()) - before}
+    assert new - {"__pycache__"} == set(names), "no run was begun"
+    found = json.loads((tmp_path / names[0]).read_text())
+    rows = found["rows"]
+    assert [row["ranks"] for row in rows] == [2**n for n in range(15)]
+    assert [row["measured"] for row in rows] == [True] * 2 + [False] * 13
+    for row in rows:
+        parts = [row[name] for name in ("compute", "host", "data", "waited")]
+        assert math.isclose(sum(parts), row["step"], rel_tol=1e-6)
+        assert min(parts) >= 0
+    assert rows[0]["waited"] == 0
+    assert rows[2]["waited"] < rows[4]["waited"] < rows[-1]["waited"]
+    assert found["beyond"]["between"]["bandwidth"] == 1e6
+    assert "ddp.compress=bf16" in run.stdout, "on such a network bytes are what counts"
