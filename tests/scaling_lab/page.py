@@ -35,8 +35,8 @@ ResNet-50 on 256 GPUs, 8 to a node, 50 Gbit/s between nodes ([Goyal et al.
 2017](https://arxiv.org/abs/1706.02677)): the paper states the size of the gradients, the time of
 the backward pass and an efficiency of about {measured:.0%} in relation to one node. From these and
 from assumed values for what is not stated (`published` in `tests/scaling_lab/__main__.py`), the
-model gives {predicted:.0%}: {error:+.0f} points. It knows no rank that is slower than the others,
-and the slowest of 256 sets the pace.
+model gives {predicted:.0%}: {error:+.0f} points. By the model the network hides all but the last
+bucket; it knows no rank that is slower than the others, and the slowest of 256 sets the pace.
 """
 
 
