@@ -120,7 +120,9 @@ def draw(rows: Sequence[Row], path: Path) -> None:
         if points:
             speed.plot(*zip(*points, strict=True), style, label=name)
     speed.set_xscale("log", base=2)
-    speed.set(xlabel="ranks", ylabel="efficiency", ylim=(0, None))
+    speed.set(
+        xlabel="ranks", ylabel="efficiency", ylim=(0, max(1.05, *(row.efficiency for row in rows)))
+    )
     speed.legend()
     speed.grid(alpha=0.3)
     known = [row for row in rows if row.measured]
