@@ -94,7 +94,7 @@ def advice(
     if not network:
         return [
             *lines,
-            "no prediction: nothing is known of the network; see --bandwidth, --latency",
+            "no prediction: give --bandwidth and --latency; there is none for PowerSGD",
         ]
     step = prediction.seconds(alone, ranks, network)
     lines.append(
