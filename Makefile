@@ -85,6 +85,10 @@ bench: $(VENV)/bench    ## the generated project beside other loops and librarie
 	@rm -rf build/bench
 	@cd tests && ../$(BIN)/python -m bench </dev/null
 
+.PHONY: scaling
+scaling: $(VENV)/dev    ## predict steps on other ranks, rates and sizes, then measure; writes docs/scaling.md
+	@cd tests && ../$(BIN)/python -m scaling_lab </dev/null
+
 .PHONY: docs
 docs: $(VENV)/docs    ## build the documentation in site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

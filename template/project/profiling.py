@@ -1,9 +1,10 @@
 """What host and device do in chosen steps: `profile.steps`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import torch
+from torch.autograd.profiler_util import FunctionEvent
 from torch.profiler import ProfilerActivity, profile
 
 import config
@@ -30,10 +31,7 @@ class Recorder:
         self.first, self.last = cfg.steps or (0, 0)  # steps count from 1
         self.folder = folder
         self.ranks = ranks
-        activities = [ProfilerActivity.CPU]
-        if ranks.device.type == "cuda":
-            activities.append(ProfilerActivity.CUDA)
-        self.profile = profile(activities=activities) if cfg.steps else None
+        self.profile = recording(ranks.device) if cfg.steps else None
 
     def before(self, step: int) -> None:
         """Called before each step."""
@@ -55,22 +53,23 @@ class Recorder:
                 print(text, flush=True)
 
 
+def recording(device: torch.device) -> profile:
+    """A recorder of host and device, not yet started."""
+    activities = [ProfilerActivity.CPU]
+    if device.type == "cuda":
+        activities.append(ProfilerActivity.CUDA)
+    return profile(activities=activities)
+
+
 def summary(recorded: profile, device: torch.device, steps: int) -> str:
     """How the time divides into computing, communicating and none, and the heaviest operations."""
-    computing: list[Span] = []
-    communicating: list[Span] = []
     times: dict[str, list[float]] = {}
-    for event in recorded.events() or []:
-        on_cpu = event.device_type.name == "CPU"
-        if on_cpu != (device.type == "cpu") or (on_cpu and not event.name.startswith(OPERATIONS)):
-            continue
-        group = communicating if event.name.startswith(COMMUNICATION) else computing
-        group.append((event.time_range.start, event.time_range.end))
+    for event in operations(recorded, device):
         inside = sum(child.time_range.elapsed_us() for child in event.cpu_children)
         times.setdefault(event.name, []).append(event.time_range.elapsed_us() - inside)
-    spans = computing + communicating
-    busy = covered(spans)
-    total = max(end for _, end in spans) - min(start for start, _ in spans)
+    computing, communicating = spans(recorded, device)
+    busy = covered(computing + communicating)
+    total = extent(computing + communicating)
     lines = [
         f"{steps} steps of {total / steps / 1e3:.2f} ms on rank 0, slower than when not recorded:",
         f"{covered(communicating) / total:7.1%} communication, "
@@ -84,6 +83,24 @@ def summary(recorded: profile, device: torch.device, steps: int) -> str:
     return "\n".join(lines) + "\n"
 
 
+def operations(recorded: profile, device: torch.device) -> Iterator[FunctionEvent]:
+    """What the device did."""
+    for event in recorded.events() or []:
+        on_cpu = event.device_type.name == "CPU"
+        if on_cpu == (device.type == "cpu") and (not on_cpu or event.name.startswith(OPERATIONS)):
+            yield event
+
+
+def spans(recorded: profile, device: torch.device) -> tuple[list[Span], list[Span]]:
+    """When the device computed, and when it communicated."""
+    computing: list[Span] = []
+    communicating: list[Span] = []
+    for event in operations(recorded, device):
+        group = communicating if event.name.startswith(COMMUNICATION) else computing
+        group.append((event.time_range.start, event.time_range.end))
+    return computing, communicating
+
+
 def covered(spans: Iterable[Span]) -> float:
     """The time that at least one of them takes."""
     time, until = 0.0, float("-inf")
@@ -91,3 +108,8 @@ def covered(spans: Iterable[Span]) -> float:
         time += max(0.0, end - max(start, until))
         until = max(until, end)
     return time
+
+
+def extent(spans: Sequence[Span]) -> float:
+    """From the first one's beginning to the last one's end."""
+    return max(end for _, end in spans) - min(start for start, _ in spans)

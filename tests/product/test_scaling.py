@@ -1,0 +1,148 @@
+"""Properties of the model that predicts how training scales."""
+
+import dataclasses
+import importlib.util
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from product import template
+from product.test_levers import PLAIN, completed
+from product.test_programs import settings
+
+
+def load(name: str) -> ModuleType:
+    """A file that does not vary, as a module."""
+    place = template.TEMPLATE / "project" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, place)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look it up
+    spec.loader.exec_module(module)
+    del sys.modules[name]
+    return module
+
+
+MODEL: Any = load("prediction")
+
+positive = st.floats(1e-6, 1e3)
+links = st.builds(MODEL.Link, st.floats(0, 1e-2), st.floats(1e5, 1e12))
+gradients = st.lists(st.tuples(positive, st.integers(1, 10**9)), min_size=1, max_size=30)
+networks = st.builds(
+    MODEL.Network,
+    within=links,
+    between=links,
+    ranks_per_node=st.integers(1, 16),
+    algorithm=st.sampled_from(MODEL.ALGORITHMS),
+    bucket=st.integers(1, 10**9),
+    wire=st.sampled_from([0.5, 1.0]),
+    slowdown=st.floats(1, 100),
+)
+steps = st.builds(MODEL.Step, positive, positive, positive, gradients.map(tuple))
+worlds = st.integers(2, 16384)
+TINY = 1e-9
+
+
+@given(steps, networks)
+def test_one_rank_waits_for_nobody(step: Any, network: Any) -> None:
+    assert MODEL.exposed(step, 1, network) == 0
+    assert MODEL.seconds(step, 1, network) == step.total
+
+
+@given(steps, networks, worlds, st.floats(1, 1000))
+def test_a_better_network_is_never_slower(
+    step: Any, network: Any, ranks: int, factor: float
+) -> None:
+    before = MODEL.seconds(step, ranks, network)
+    for better in (
+        {"within": faster(network.within, factor), "between": faster(network.between, factor)},
+        {"wire": network.wire / 2},
+        {"slowdown": 1.0},
+        {"algorithm": "auto"},
+    ):
+        after = MODEL.seconds(step, ranks, dataclasses.replace(network, **better))
+        assert after <= before + TINY * step.total
+
+
+def faster(link: Any, factor: float) -> Any:
+    return dataclasses.replace(
+        link, latency=link.latency / factor, bandwidth=link.bandwidth * factor
+    )
+
+
+@given(steps, networks, worlds)
+def test_more_nodes_wait_longer(step: Any, network: Any, ranks: int) -> None:
+    """Within the ring over equal links: ranks beyond those of one node change the kind of links."""
+    ring = dataclasses.replace(network, algorithm="ring", within=network.between)
+    more, fewer = (MODEL.exposed(step, count, ring) for count in (ranks + 1, ranks))
+    assert more >= fewer - TINY * MODEL.seconds(step, ranks, ring)
+
+
+@given(steps, networks, worlds)
+def test_the_wait_lies_between_the_last_bucket_and_all(step: Any, network: Any, ranks: int) -> None:
+    filled = MODEL.buckets(step.gradients, network.bucket)
+    assert sum(size for _, size in filled) == sum(size for _, size in step.gradients)
+    times = [
+        network.slowdown * MODEL.all_reduce(network.wire * size, ranks, network)
+        for _, size in filled
+    ]
+    waited = MODEL.exposed(step, ranks, network)
+    rounding = TINY * (sum(times) + max(ready for ready, _ in filled))
+    assert times[-1] - rounding <= waited <= sum(times) + rounding
+
+
+@given(st.integers(2, 64), links, st.integers(1, 10**6), st.integers(2, 1000))
+def test_two_sizes_are_met(ranks: int, link: Any, size: int, factor: int) -> None:
+    """A link that was fitted gives the times that it was fitted to."""
+    ring = MODEL.Network(link, link, ranks, "ring", 1, 1.0)
+    times = {s: MODEL.all_reduce(s, ranks, ring) for s in (size, size * factor)}
+    found = MODEL.fit_link(ranks, times)
+    again = dataclasses.replace(ring, within=found, between=found)
+    for s, seconds in times.items():
+        assert math.isclose(MODEL.all_reduce(s, ranks, again), seconds, rel_tol=1e-4)
+
+
+@given(steps, networks, worlds, st.floats(1, 1000))
+def test_the_wait_that_was_measured_is_met(
+    step: Any, network: Any, ranks: int, slowdown: float
+) -> None:
+    waited = MODEL.exposed(step, ranks, dataclasses.replace(network, slowdown=slowdown))
+    found = MODEL.fit_slowdown(step, ranks, network, waited)
+    again = MODEL.exposed(step, ranks, dataclasses.replace(network, slowdown=found))
+    assert math.isclose(again, waited, rel_tol=1e-6, abs_tol=TINY * MODEL.seconds(step, 1, network))
+
+
+def test_the_command_measures_predicts_and_draws(tmp_path: Path) -> None:
+    """Two worlds of this machine; over a network that is given, and one that is worse."""
+    answers = completed(PLAIN)
+    template.write(answers, tmp_path)
+    (tmp_path / "data").mkdir()
+    overrides = settings(answers, tmp_path / "data")
+    before = set(tmp_path.iterdir())
+    names = ["scaling.json", "scaling.png"]
+    options = ["--processes=2", "--ranks=64", "--ranks-per-node=8", "--bandwidth=0.001"]
+    command = [sys.executable, "scaling.py", f"--json={names[0]}", *options, *overrides]
+    run = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    new = {path.name for path in set(tmp_path.iterdir()) - before}
+    assert new - {"__pycache__"} == set(names), "no run was begun"
+    found = json.loads((tmp_path / names[0]).read_text())
+    rows = found["rows"]
+    assert [row["ranks"] for row in rows] == [2**n for n in range(15)]
+    assert [row["measured"] for row in rows] == [True] * 2 + [False] * 13
+    for row in rows:
+        parts = [row[name] for name in ("compute", "host", "data", "waited")]
+        assert math.isclose(sum(parts), row["step"], rel_tol=1e-6)
+        assert min(parts) >= 0
+    assert rows[0]["waited"] == 0
+    assert rows[2]["waited"] < rows[4]["waited"] < rows[-1]["waited"]
+    assert found["beyond"]["between"]["bandwidth"] == 1e6
+    assert "ddp.compress=bf16" in run.stdout, "on such a network bytes are what counts"
