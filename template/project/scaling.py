@@ -5,7 +5,7 @@
     python scaling.py --ranks 512 --ranks-per-node 8 --bandwidth 400 --latency 5
 
 Every rank takes the same number of samples, however many ranks there are. The model is in
-prediction.py, what is measured in timing.py.
+tools/prediction.py, what is measured in tools/timing.py.
 """
 
 import argparse
@@ -21,9 +21,7 @@ import torch
 import config
 import distributed
 import loading
-import prediction
-import scaling_report
-import timing
+from tools import prediction, scaling_report, timing
 
 
 def main() -> None:

@@ -21,15 +21,15 @@ from product.test_programs import settings
 def load(name: str) -> ModuleType:
     """A file that does not vary, as a module."""
     place = template.TEMPLATE / "project" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, place)
+    spec = importlib.util.spec_from_file_location(place.stem, place)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look it up
+    sys.modules[place.stem] = module  # dataclasses look it up
     spec.loader.exec_module(module)
-    del sys.modules[name]
+    del sys.modules[place.stem]
     return module
 
 
-MODEL: Any = load("prediction")
+MODEL: Any = load("tools/prediction")
 
 positive = st.floats(1e-6, 1e3)
 links = st.builds(MODEL.Link, st.floats(0, 1e-2), st.floats(1e5, 1e12))

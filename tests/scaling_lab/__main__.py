@@ -212,7 +212,7 @@ def main() -> int:
     arguments = parser.parse_args()
     project = prepare()
     sys.path.insert(0, str(project))
-    import prediction
+    from tools import prediction
 
     groups = {"cables": CABLES, "loopback": LOOPBACK}
     if os.geteuid() or not shutil.which("tc"):

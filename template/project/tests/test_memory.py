@@ -7,9 +7,9 @@ import torch
 import common
 import config
 import data
-import ledger
 import memory
 import model
+from tools import ledger
 
 CPU = torch.device("cpu")
 

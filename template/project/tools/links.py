@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-import meeting
+from tools import meeting
 
 LETTER = bytes(2**16)  # more than one packet: some paths lose large packets only
 CLOCK = struct.Struct("!d")

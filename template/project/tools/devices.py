@@ -97,6 +97,11 @@ def time_of(work: Callable[[], object], device: torch.device) -> float:
     """Seconds until the device has done the work."""
     start = time.perf_counter()
     work()
+    wait_for(device)
+    return time.perf_counter() - start
+
+
+def wait_for(device: torch.device) -> None:
+    """Wait until the device has done what it was given."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-    return time.perf_counter() - start

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import prediction
-import timing
+from tools import prediction, timing
 
 LARGEST = 16384
 # Efficiency that is usual on so many ranks, at least.
