@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 
-from ddpgen.check.source import Function, Module, once
+from ddpgen.check.source import Function, Module, once, source
 
 # They place models and shard data themselves, so that what is missing in the source is not missing.
 FRAMEWORKS = frozenset(
@@ -41,6 +41,10 @@ _OF_TORCH = {
     "to",
     "train",
 }
+
+
+# What a training calls, and an evaluation or a measurement of the network does not.
+_STEPS = ("backward", "step")
 
 
 class Program:
@@ -185,19 +189,39 @@ def group(modules: list[Module]) -> None:
     needs = {module: set(_local_imports(module, known)) for module in modules}
     wanted = set().union(*needs.values()) if needs else set()
     closures = {module: _closure(module, needs) for module in modules}
-    roots = [m for m in modules if m not in wanted] or modules
+    roots = [m for m in modules if m not in wanted or _starts(m, closures[m])] or modules
     covered = frozenset().union(*(closures[root] for root in roots))
     roots += [m for m in modules if m not in covered]  # circles
-    with_ddp = [root for root in roots if runs_ddp(root, closures[root])]
+    with_ddp = dict.fromkeys(closures[r] for r in roots if runs_ddp(r, closures[r]))
     programs: dict[frozenset[Module], Program] = {}
     for module in modules:
-        around = [closures[root] for root in with_ddp if module in closures[root]]
-        members = frozenset().union(*(around or [closures[module]]))
+        around = [closure for closure in with_ddp if module in closure]
+        members = frozenset().union(*(_trainings(around) or [closures[module]]))
         if members not in programs:
             programs[members] = Program(sorted(members, key=lambda m: m.path), bool(around))
         module.program = programs[members]
         module.needs = closures[module]
         module.library = module not in roots
+
+
+def _starts(module: Module, closure: frozenset[Module]) -> bool:
+    """Whether a module is a program with DDP, even if another one uses parts of it."""
+    guards = (n for n in module.tree.body if isinstance(n, ast.If) and "__name__" in source(n.test))
+    return any(guards) and runs_ddp(module, closure)
+
+
+def _trainings(closures: list[frozenset[Module]]) -> list[frozenset[Module]]:
+    """The programs that train, if any do, without those that add something around one of them.
+
+    What only a measurement of the training or a check before it does is not done in training.
+    """
+    training = [c for c in closures if all(any(_calls(m, n) for m in c) for n in _STEPS)]
+    chosen = training or closures
+    return [closure for closure in chosen if not any(other < closure for other in chosen)]
+
+
+def _calls(module: Module, name: str) -> bool:
+    return next(module.called(name), None) is not None
 
 
 def _closure(module: Module, needs: dict[Module, set[Module]]) -> frozenset[Module]:
