@@ -95,12 +95,30 @@ def settings(answers: Answers, shared: Path) -> list[str]:
     ]
 
 
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """MLflow's, with its tables: to make these takes longer than a small training."""
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    folder = tmp_path_factory.mktemp("mlflow")
+    SqlAlchemyStore(f"sqlite:///{folder}/mlflow.db", str(folder)).engine.dispose()
+    return folder / "mlflow.db"
+
+
 def test_program(
-    answers: Answers, tmp_path: Path, shared: Path, reference: Callable[..., list[Any]]
+    answers: Answers,
+    tmp_path: Path,
+    shared: Path,
+    reference: Callable[..., list[Any]],
+    request: pytest.FixtureRequest,
 ) -> None:
     """Two ranks train, evaluate, save, resume and record; the losses are the plain program's."""
     project = tmp_path / "project"
     template.write(answers, project)
+    if answers["tracker"] == "mlflow":
+        for folder in ("runs", "dropping"):
+            (project / folder).mkdir()
+            shutil.copy(request.getfixturevalue("empty_database"), project / folder)
     again = f"python -m pytest --programs=all '{__file__}::test_program[{identifier(answers)}]'"
     print(f"{project}\nto repeat: {again}")
     overrides = settings(answers, shared)

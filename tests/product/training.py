@@ -11,6 +11,8 @@ from product import forkserver
 
 STEPS = 6
 SAVE_EVERY = 2
+# Without its list of all packages that are installed here.
+WANDB = {"WANDB_MODE": "offline", "WANDB_X_SAVE_REQUIREMENTS": "false"}
 SPEED = {"memory_gib", "samples_per_second", "tokens_per_second"}
 
 History = list[dict[str, float]]
@@ -22,7 +24,7 @@ def train(project: Path, ranks: int, overrides: list[str], folder: str = "runs")
     Raises AssertionError, with what was said, unless all ranks end well.
     """
     overrides = [*overrides, f"run.folder={folder}"]
-    run = forkserver.train(project, ranks, overrides, {"WANDB_MODE": "offline"})
+    run = forkserver.train(project, ranks, overrides, WANDB)
     again = f"cd {project} && python train.py --processes={ranks} {' '.join(overrides)}"
     assert run.codes == [0] * ranks, f"exit codes {run.codes}: {again}\n{run.output[-3000:]}"
     rows = map(json.loads, (project / folder / "run" / "metrics.jsonl").read_text().splitlines())
