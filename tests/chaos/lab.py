@@ -68,8 +68,9 @@ class Lab:
         write_project(self.project)
         program = self.project / "train.py"
         (self.project / "hook.py").write_text(HOOK)
-        text = program.read_text()
-        program.write_text(text.replace("import functools\n", "import functools\nimport hook\n", 1))
+        before, first, after = program.read_text().partition("import os\n")
+        assert first, "nothing would be killed inside a save"
+        program.write_text(f"{before}import hook\n{first}{after}")
         sys.path.insert(0, str(self.project))
         self.files: Any = importlib.import_module("checkpoint_files")
         sys.path.remove(str(self.project))
