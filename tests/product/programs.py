@@ -2,7 +2,7 @@
 
 import ast
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -11,6 +11,16 @@ from product import template
 from product.combinations import combinations
 
 ENTRY = "train.py"
+# What a training step computes and holds depends on these.
+STEP_OPTIONS = [
+    "model",
+    "batch_norm",
+    "amp",
+    "accumulation",
+    "activation_checkpointing",
+    "optimizer_sharding",
+    "dynamic_graph",
+]
 
 
 @cache
@@ -39,6 +49,12 @@ def options() -> list[str]:
     names = frozenset().union(*(template.reads(path) for path in code))
     listed = [template.QUESTIONS[name] for name in template.QUESTIONS if name in names]
     return [question.name for question in listed if question.choices or question.type == "bool"]
+
+
+def completed(chosen: Answers, asked: Collection[str] = ()) -> Answers:
+    """The first combination of the questions (else of all `options`) that has these answers."""
+    rows = combinations(asked or options())
+    return next(row for row in rows if chosen.items() <= row.items())
 
 
 @cache

@@ -15,23 +15,15 @@ from ddpgen.questions import Answers
 from product import template
 from product.combinations import combinations, identifier, singles
 from product.forkserver import ONE_THREAD
+from product.programs import STEP_OPTIONS
 
 HERE = Path(__file__).parent
-# What the computation depends on. Precision is the test's own: autocast leaves float64 alone.
-OPTIONS = [
-    "model",
-    "batch_norm",
-    "amp",
-    "accumulation",
-    "activation_checkpointing",
-    "optimizer_sharding",
-    "dynamic_graph",
-]
 
 
 def projects() -> list[Answers]:
     """A few of each family, in which every value of every option occurs."""
-    rows = [row for row in combinations(OPTIONS) if row["amp"] == "off"]
+    # Precision is the test's own: autocast leaves float64 alone.
+    rows = [row for row in combinations(STEP_OPTIONS) if row["amp"] == "off"]
     families = template.QUESTIONS["model"].values
     return [row for f in families for row in singles([r for r in rows if r["model"] == f])]
 

@@ -9,7 +9,8 @@ import pytest
 
 from ddpgen.questions import Answers
 from product import forkserver, template
-from product.test_levers import ALL, PLAIN, completed
+from product.programs import completed
+from product.test_levers import ALL, PLAIN
 from product.test_programs import settings
 from product.training import train
 

@@ -12,8 +12,8 @@ import pytest
 
 from ddpgen.questions import Answers
 from product import forkserver, template
-from product.combinations import combinations, identifier
-from product.programs import options
+from product.combinations import identifier
+from product.programs import completed
 from product.test_programs import settings
 from product.training import STEPS, check_history, column, stop_and_resume, train
 
@@ -33,11 +33,6 @@ STATIC = "ddp.static_graph=true"  # not there with accumulation: see decision 00
 # How far the loss may be away after six steps, relative.
 CLOSE = {"bf16": 1e-2, "fp16": 2e-3, "powersgd": 0.3}
 POWERSGD = ["ddp.powersgd_after=2", "ddp.powersgd_rank=1"]
-
-
-def completed(chosen: Answers) -> Answers:
-    """The first combination that has these answers."""
-    return next(row for row in combinations(options()) if chosen.items() <= row.items())
 
 
 @pytest.mark.parametrize("compress", ["none", "bf16", "fp16", "powersgd"])

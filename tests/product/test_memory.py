@@ -11,17 +11,8 @@ import pytest
 from ddpgen.questions import Answers
 from product import forkserver, template
 from product.combinations import combinations, identifier, pairs
+from product.programs import STEP_OPTIONS, completed
 
-# Options that change what is held in memory.
-OPTIONS = [
-    "model",
-    "batch_norm",
-    "amp",
-    "accumulation",
-    "activation_checkpointing",
-    "optimizer_sharding",
-    "dynamic_graph",
-]
 # Models of some MiB, of which neither parameters nor activations are a trifle.
 SIZES = {
     "mlp": ["model.depth=4", "train.global_batch_size=256"],
@@ -35,11 +26,6 @@ BOUND = 0.1  # relative, of all that the step has allocated at its fullest momen
 PLAIN: Answers = {"model": "mlp", "amp": "bf16"}
 SUMMED: Answers = {**PLAIN, "accumulation": True}
 VIEWS = "ddp.gradient_as_bucket_view"
-
-
-def completed(chosen: Answers) -> Answers:
-    """The first combination that has these answers."""
-    return next(row for row in combinations(OPTIONS) if chosen.items() <= row.items())
 
 
 @pytest.fixture(scope="session")
@@ -71,7 +57,7 @@ def close(found: dict[str, Any]) -> bool:
     return abs(ratio - 1) <= BOUND
 
 
-@pytest.mark.parametrize("answers", pairs(combinations(OPTIONS)), ids=identifier)
+@pytest.mark.parametrize("answers", pairs(combinations(STEP_OPTIONS)), ids=identifier)
 def test_estimate_is_close(answers: Answers, tmp_path: Path, prepared: Path) -> None:
     """The rank that needs most is within the bound: with ZeRO-1 the others keep less."""
     ranks = measure(answers, tmp_path / "project", prepared)
@@ -81,7 +67,7 @@ def test_estimate_is_close(answers: Answers, tmp_path: Path, prepared: Path) -> 
 @pytest.mark.parametrize("answers", [PLAIN, SUMMED], ids=["whole", "accumulated"])
 def test_gradients_beside_the_buckets(answers: Answers, tmp_path: Path, prepared: Path) -> None:
     views, beside = (
-        measure(completed(answers), tmp_path / value, prepared, f"{VIEWS}={value}")[0]
+        measure(completed(answers, STEP_OPTIONS), tmp_path / value, prepared, f"{VIEWS}={value}")[0]
         for value in ("true", "false")
     )
     assert close(views)
@@ -92,5 +78,5 @@ def test_gradients_beside_the_buckets(answers: Answers, tmp_path: Path, prepared
 
 def test_what_powersgd_left_out(tmp_path: Path, prepared: Path) -> None:
     levers = ["ddp.compress=powersgd", "ddp.powersgd_after=2"]
-    for found in measure(completed(PLAIN), tmp_path / "project", prepared, *levers):
+    for found in measure(completed(PLAIN, STEP_OPTIONS), tmp_path / "project", prepared, *levers):
         assert found["parts"]["compression"] == found["errors"] > 0

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from product import template
-from product.test_levers import PLAIN, completed
+from product.programs import completed
+from product.test_levers import PLAIN
 from product.test_programs import settings
 
 
