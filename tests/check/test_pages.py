@@ -63,7 +63,7 @@ def label(example: Example) -> str:
     return f"{example.id} {'wrong' if example.wrong else 'right'}"
 
 
-@pytest.mark.parametrize("example", examples(), ids=label)
+@pytest.mark.parametrize("example", list(examples()), ids=label)
 def test_example(example: Example, tmp_path: Path) -> None:
     """Nothing but the marks is reported, of any rule."""
     name, before = FILES[example.language]
