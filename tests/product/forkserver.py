@@ -24,6 +24,7 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THRE
 PRELOADED = [
     "torch",
     "torch._dynamo",  # or the first optimizer step imports it, over a second
+    "torch.distributed.algorithms.ddp_comm_hooks.default_hooks",
     "torch.distributed.optim",
     "torch.distributed.launcher.api",
     "torch.utils.data",
@@ -35,8 +36,10 @@ PRELOADED = [
     "transformers.models.distilbert.modeling_distilbert",
     "torch.utils.tensorboard",
     "mlflow",
-    "mlflow.store.tracking.sqlalchemy_store",
+    "mlflow.store.tracking.sqlalchemy_workspace_store",
+    "sqlalchemy.dialects.sqlite",
     "wandb",
+    "wandb.sdk.launch",  # a run's beginning imports it, over a second
 ]
 
 

@@ -6,12 +6,18 @@ import json
 import math
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
+import torch
+import torch.distributed as dist
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from product import template
 from product.programs import completed
@@ -41,7 +47,7 @@ networks = st.builds(
     between=links,
     ranks_per_node=st.integers(1, 16),
     algorithm=st.sampled_from(MODEL.ALGORITHMS),
-    bucket=st.integers(1, 10**9),
+    bucket=st.integers(0, 10**9),
     wire=st.sampled_from([0.5, 1.0]),
     slowdown=st.floats(1, 100),
 )
@@ -96,6 +102,51 @@ def test_the_wait_lies_between_the_last_bucket_and_all(step: Any, network: Any, 
     waited = MODEL.exposed(step, ranks, network)
     rounding = TINY * (sum(times) + max(ready for ready, _ in filled))
     assert times[-1] - rounding <= waited <= sum(times) + rounding
+
+
+@pytest.mark.parametrize("mib", [0, 1, 2, 25])
+@pytest.mark.usefixtures("lone_rank")
+def test_buckets_are_those_of_ddp(mib: int) -> None:
+    """After the first pass, which shows it the order in which gradients are ready."""
+    kib = (300, 800, 100, 900, 40000, 700, 600)
+    layers = nn.ModuleList(nn.Linear(256, count, bias=False) for count in kib)  # 1 KiB a row
+    network = DistributedDataParallel(Sum(layers), bucket_cap_mb=mib or None)
+    sizes: list[int] = []
+
+    def look(_: None, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        sizes.append(bucket.buffer().nbytes)
+        done = torch.futures.Future[torch.Tensor]()
+        done.set_result(bucket.buffer())
+        return done
+
+    network.register_comm_hook(None, look)
+    for _ in range(2):
+        sizes.clear()
+        network(torch.ones(1, 256)).backward()
+    ready = [(place, 1024 * count) for place, count in enumerate(reversed(kib))]
+    assert sizes == [size for _, size in MODEL.buckets(ready, mib * MODEL.MIB)]
+
+
+class Sum(nn.Module):
+    """Layers side by side, whose gradients are ready from the last to the first."""
+
+    def __init__(self, layers: nn.ModuleList) -> None:
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros(())
+        for layer in self.layers:
+            total = total + layer(x).sum()
+        return total
+
+
+@pytest.fixture
+def lone_rank() -> Iterator[None]:
+    """A process group of one."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
 
 
 @given(st.integers(2, 64), links, st.integers(1, 10**6), st.integers(2, 1000))

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 MIB = 2**20
-BUCKETS = (1, 2, 5, 10, 25, 50, 100, 200)  # MiB: what is tried
+BUCKETS = (0, 1, 2, 5, 10, 25, 50, 100, 200)  # MiB: what is tried
+FIRST, OTHERS = 1 * MIB, 25 * MIB  # PyTorch's own buckets, where no size is given
 ALGORITHMS = ("auto", "ring", "tree")
 
 Gradient = tuple[float, int]  # when it is ready, after the start of the step, and its size
@@ -35,7 +36,7 @@ class Network:
     between: Link  # two nodes, all ranks of one together
     ranks_per_node: int
     algorithm: str  # one of ALGORITHMS; "auto": whichever is faster, as NCCL chooses
-    bucket: int  # size of a bucket
+    bucket: int  # size of a bucket; 0: PyTorch's own
     wire: float  # which part of a gradient's size travels: 0.5 in bfloat16
     slowdown: float = 1.0  # a collective beside the backward pass, in relation to one by itself
 
@@ -98,13 +99,13 @@ def fit_link(ranks: int, times: Mapping[int, float]) -> Link:
 def buckets(gradients: Iterable[Gradient], size: int) -> list[Gradient]:
     """When each bucket is full, and what is in it: DDP closes one that has reached the size."""
     full: list[Gradient] = []
-    filled = 0
+    limit, filled = size or FIRST, 0
     ready = 0.0
     for ready, grown in sorted(gradients):
         filled += grown
-        if filled >= size:
+        if filled >= limit:
             full.append((ready, filled))
-            filled = 0
+            limit, filled = size or OTHERS, 0
     return [*full, (ready, filled)] if filled else full
 
 
