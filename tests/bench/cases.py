@@ -79,22 +79,22 @@ GPT2_TEXT = (*STDLIB_FILE, "data.vocabulary=50304", *GPT2)
 RESNET50 = ("data.image_size=224", "data.channels=3", "model.width=64", "model.stem_stride=4")
 
 CPU = (
-    Case("mlp", "MLP", "mlp", 32, block=50),
+    Case("mlp", "MLP", "mlp", 32, blocks=80),
     Case(
         "resnet", "ResNet, 8 × 8 images", "resnet", 32,
-        (*PLAIN_IMAGES, "model.width=16"), block=20,
+        (*PLAIN_IMAGES, "model.width=16"), blocks=60,
     ),
     Case(
         "gpt", "GPT, 128 tokens", "gpt", 2,
-        (*STDLIB_FILE, "data.window=128", "model.layers=2"),
+        (*STDLIB_FILE, "data.window=128", "model.layers=2"), blocks=40,
     ),
     Case(
         "distilbert", "DistilBERT, 64 tokens", "distilbert", 8, SMALL_TEXT,
-        sides=(*ALL, "trainer"),
+        sides=(*ALL, "trainer"), blocks=40,
     ),
     Case(
         "large", "MLP", "mlp", 4, ("model.width=1024", "model.depth=6"),
-        blocks=3, evaluated=2,
+        blocks=6, evaluated=2,
     ),
     Case(
         "accumulation", "MLP, 8 micro-batches", "mlp", 16,
