@@ -57,15 +57,6 @@ def selected(how_many: str) -> list[Answers]:
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """One folder for all workers of a session, for what they share: prepared data."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base if worker_id == "master" else base.parent) / "shared"
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
-@pytest.fixture(scope="session")
 def reference(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[Any]]:
     """The history of the plainest program that computes the same, on as many ranks."""
 
