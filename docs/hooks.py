@@ -11,14 +11,12 @@ from ddpgen.check import pages
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the option reference, the lists of decision records and rules, a page not yet written."""
+    """Add the option reference, the lists of decision records and of rules."""
     pages = {
         "options.md": options.describe("markdown"),
         "check/index.md": rules(Path(config.docs_dir) / "check" / "_index.md"),
         "decisions/index.md": decisions(Path(config.docs_dir) / "decisions"),
     }
-    if not (Path(config.docs_dir) / "clusters.md").exists():
-        pages["clusters.md"] = "# Clusters\n\n`make clusters` writes this page.\n"
     for name, content in pages.items():
         files.append(File.generated(config, name, content=content))
     return files

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 Tries = dict[str, dict[str, Counter[str]]]  # title -> what happens -> outcome -> how often
+Row = tuple[str, str, float]  # what, outcome, seconds
 
 OUTCOMES = ("passed", "failed", "error", "skipped")
+MANY = 20  # variants of one test get one row, if all ended alike
 DISTURBANCE = "disturbance"  # the property of a test that says what happens to its job
 
 
@@ -19,7 +21,7 @@ def write(reporter: Any, page: Path) -> None:
         reporter: pytest's terminal reporter at the end of the run.
         page: the file.
     """
-    rows: dict[str, list[str]] = defaultdict(list)
+    rows: dict[str, list[Row]] = defaultdict(list)
     tries: Tries = defaultdict(lambda: defaultdict(Counter))
     counts = dict.fromkeys(OUTCOMES, 0)
     for outcome in OUTCOMES:
@@ -30,14 +32,14 @@ def write(reporter: Any, page: Path) -> None:
             ending = outcome
             if outcome == "skipped":
                 ending += f" ({str(report.longrepr[2]).removeprefix('Skipped: ')})"
-            rows[file].append(f"| {words} | {ending} | {report.duration:.0f} |")
+            rows[file].append((words, ending, report.duration))
             for name, what in report.user_properties:
                 if name == DISTURBANCE:
                     tries[_title(file)][what.rstrip(".")][outcome] += 1
     page.write_text(_text(rows, tries, counts), encoding="utf-8")
 
 
-def _text(rows: dict[str, list[str]], tries: Tries, counts: dict[str, int]) -> str:
+def _text(rows: dict[str, list[Row]], tries: Tries, counts: dict[str, int]) -> str:
     lines = [
         "# Clusters",
         "",
@@ -58,8 +60,21 @@ def _text(rows: dict[str, list[str]], tries: Tries, counts: dict[str, int]) -> s
     ]
     for file in sorted(rows):
         lines += ["", f"## {_title(file)}", "", "| what | outcome | s |", "|---|---|---|"]
-        lines += rows[file]
+        lines += [f"| {what} | {end} | {seconds:.0f} |" for what, end, seconds in _few(rows[file])]
     return "\n".join(lines) + "\n"
+
+
+def _few(rows: list[Row]) -> Iterator[Row]:
+    """The rows, with one in place of many variants of a test."""
+    variants: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        variants[row[0].partition(": ")[0]].append(row)
+    for test, found in variants.items():
+        endings = {ending for _, ending, _ in found}
+        if len(found) > MANY and len(endings) == 1:
+            yield test, f"{len(found)} {endings.pop()}", sum(seconds for *_, seconds in found)
+        else:
+            yield from found
 
 
 def _disturbances(tries: Tries) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """The rendered SLURM files, submitted to a real controller as a user would."""
 
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -39,6 +40,24 @@ def undisturbed(lab: Lab, folder: Path, environment: dict[str, str]) -> dict[str
 
 def test_two_nodes_form_one_world(undisturbed: dict[str, Any]) -> None:
     assert (undisturbed["step"], undisturbed["world_size"]) == (60, 4)
+
+
+@pytest.mark.thorough
+def test_one_node_and_four_train_alike(
+    lab: Lab, project: Callable[..., Path], environment: dict[str, str]
+) -> None:
+    """Two ranks and eight share out the same global batches: only roundings of sums differ."""
+    histories = []
+    for nodes in (1, 4):
+        folder = project(**ANSWERS | {"nodes": nodes, "amp": "off"})
+        same = ("train.max_steps=20", "train.global_batch_size=64", "model.dropout=0.0")
+        job = submit(lab, folder, environment, *TRAINED, *same, "log.every_steps=1")
+        job.finish()
+        assert last_checkpoint(job.run)["world_size"] == 2 * nodes
+        rows = map(json.loads, (job.run / "metrics.jsonl").read_text().splitlines())
+        histories.append([row["train_loss"] for row in rows if "train_loss" in row])
+    assert len(histories[0]) == 20
+    assert histories[0] == pytest.approx(histories[1], rel=1e-4)
 
 
 @pytest.mark.parametrize("script", ["launch/slurm.sbatch", "launch/slurm_direct.sbatch"])
