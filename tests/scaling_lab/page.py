@@ -27,7 +27,7 @@ WORDS = {
 }
 
 
-BUSY = 1.5  # load for each rank
+BUSY = 1.5  # load for each rank; it still counts those of the run before
 
 PUBLISHED = """## A published run
 
@@ -83,7 +83,7 @@ def section(name: str, rows: Sequence[dict[str, Any]]) -> str:
     if fitted["mbit"]:
         text += f"; the cable's rate is {fitted['mbit'] / 8:.3g} MB/s"
     text += f". Load average {min(loads):.1f} to {max(loads):.1f}"
-    if max(loads) > BUSY * max(row["ranks"] for row in rows):
+    if min(loads) > BUSY * max(row["ranks"] for row in rows):
         text += "; the machine was busy with other things, so little can be said"
     text += ".\n\n"
     return f"{text}**{summary(rows)}**\n\nTimes in milliseconds:\n\n{table(rows)}\n\n"
@@ -92,6 +92,7 @@ def section(name: str, rows: Sequence[dict[str, Any]]) -> str:
 def draw(groups: dict[str, Sequence[dict[str, Any]]], path: Path) -> None:
     """Predicted against measured."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullLocator
 
     axes = (figure := Figure(figsize=(5, 5), layout="constrained")).add_subplot()
     for (name, rows), marker in zip(groups.items(), "os", strict=False):
@@ -100,8 +101,12 @@ def draw(groups: dict[str, Sequence[dict[str, Any]]], path: Path) -> None:
     low, high = axes.get_xlim()
     axes.axline((low, low), (high, high), color="grey", linewidth=0.8)
     axes.set(xscale="log", yscale="log", xlabel="measured, ms", ylabel="predicted, ms")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter("{x:g}")
+        axis.set_minor_locator(NullLocator())
     axes.legend()
-    axes.grid(alpha=0.3, which="both")
+    axes.grid(alpha=0.3)
     figure.savefig(path, dpi=120)
 
 
