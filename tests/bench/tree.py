@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import random
 import select
 import shutil
 import socket
@@ -162,7 +163,8 @@ def measure(
     """Times of every side, and why those that are missing failed.
 
     They start one after the other, each until its first timed block: so a start competes with
-    nothing. From there on they take turns.
+    nothing. From there on they take turns, in another order each round: caches and clock rate are
+    those that the one before has left.
     """
     alive: dict[str, Tree] = {}
     ended: dict[str, Tree] = {}
@@ -181,8 +183,9 @@ def measure(
             alive[side] = Tree(side, case, project, ranks, build / f"{case.name}-{side}")
             advance(side)
             print(f"  {case.name}: {side} started", flush=True)
+        chance = random.Random(0)
         while alive:
-            for side in [*alive]:
+            for side in chance.sample([*alive], len(alive)):
                 alive[side].go()
                 advance(side)
     finally:
