@@ -62,7 +62,7 @@ def measure(case: Case, ranks: int) -> dict[str, Any]:
     sides = [side for side in case.sides if side not in left_out]
     project = prepare(case)
     begin = time.monotonic()
-    extra = [] if "micro" in sides else ["matmul"]
+    extra = ["matmul"] if "accelerate" in case.sides else []
     times, failures = tree.measure(case, [*sides, *extra], project, ranks, BUILD / "runs")
     for side, words in failures.items():
         print(f"  {case.name}: {side} failed\n{words}", file=sys.stderr)

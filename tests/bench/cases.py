@@ -12,7 +12,17 @@ from typing import Any
 VARIABLE = "DDPGEN_BENCH"
 LOG_EVERY = 10  # optimizer steps; every side reports its loss so often
 LIBRARIES = {"accelerate": "accelerate", "lightning": "pytorch_lightning", "trainer": "accelerate"}
-ALL = ("generated", "plain", "accelerate", "lightning")
+ALL = ("generated", "plain", "again", "accelerate", "lightning")
+# Sides that are another one, and what is changed in it.
+VARIANTS = {
+    "again": "plain",  # nothing: what two equal loops differ by
+    "micro": "plain",  # neither reduction nor update
+    "fixed": "generated",  # one batch all the time: nothing is loaded
+    "uncounted": "generated",  # targets are counted, but not over all ranks
+    "unlogged": "generated",  # no log points
+    "unseeded": "generated",  # generators go on from step to step
+    "bare": "generated",  # none of these three
+}
 
 
 @dataclass(frozen=True)
@@ -54,7 +64,7 @@ class Task:
     report: int  # file descriptor
     folder: str
     warmup: int = 2 * LOG_EVERY
-    variant: str = ""  # "micro": no reduction and update; "fixed": one batch again and again
+    variant: str = ""  # the side, where it is one of VARIANTS
 
     @property
     def steps(self) -> int:
@@ -81,6 +91,11 @@ RESNET50 = ("data.image_size=224", "data.channels=3", "model.width=64", "model.s
 CPU = (
     Case("mlp", "MLP", "mlp", 32, blocks=80),
     Case(
+        "parts", "MLP, parts of the generated step left out", "mlp", 32,
+        sides=("generated", "plain", "again", "uncounted", "unlogged", "unseeded", "bare"),
+        blocks=120, evaluated=2, repeats=1,
+    ),
+    Case(
         "resnet", "ResNet, 8 × 8 images", "resnet", 32,
         (*PLAIN_IMAGES, "model.width=16"), blocks=60,
     ),
@@ -106,6 +121,11 @@ CPU = (
 FED = (*ALL, "fixed")  # is the device ever without data?
 CUDA = (
     Case("mlp", "MLP", "mlp", 64, amp="bf16", block=200, blocks=10),
+    Case(
+        "parts", "MLP, parts of the generated step left out", "mlp", 64, amp="bf16",
+        sides=("generated", "plain", "again", "uncounted", "unlogged", "unseeded", "bare"),
+        block=200, blocks=10, evaluated=2, repeats=1,
+    ),
     Case("gpt", "GPT-2 124 M, 1024 tokens", "gpt", 16, GPT2_TEXT, "bf16", FED, blocks=8),
     Case(
         "gpt, compiled", "GPT-2 124 M, 1024 tokens, torch.compile", "gpt", 16,

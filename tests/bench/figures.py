@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bench import commands
@@ -41,6 +41,11 @@ def spread(values: Sequence[float]) -> Ratio:
 def case(device: Device, name: str) -> Any:
     """A case by its name; None where it was not measured."""
     return next((case for case in device["cases"] if case["name"] == name), None)
+
+
+def compared(case: Any) -> bool:
+    """Whether it compares whole loops: other cases are about parts of one."""
+    return "matmul" in case["times"]
 
 
 def speed(case: Any, side: str, other: str) -> Ratio:
@@ -95,9 +100,11 @@ def goals(device: Device) -> list[Goal]:
     """All goals, with what this device's run says about them."""
     found = []
     for one in device["cases"]:
-        if one["accumulate"] == 1:
+        if compared(one):
             words = f"{one['name']}: generated ≥ 0.99 × plain loop"
-            found.append(at_least(words, speed(one, "generated", "plain"), 0.99))
+            goal = at_least(words, speed(one, "generated", "plain"), 0.99)
+            chance = f"; the plain loop, again: {speed(one, 'again', 'plain')}"
+            found.append(replace(goal, figure=goal.figure + chance))
     small = case(device, "mlp")
     rivals = [side for side in RIVALS if small and side in small["times"]]
     words = "mlp: generated ≥ 1.05 × the fastest library"

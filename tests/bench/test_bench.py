@@ -29,13 +29,14 @@ def test_generated_project_beside_plain_loop(tmp_path: Path) -> None:
     overrides = tree.task_of("plain", MLP, 1, project).overrides
     prepare = [sys.executable, "train.py", "--prepare-only", *overrides]
     subprocess.run(prepare, cwd=project, check=True)
-    times, failures = tree.measure(MLP, ["generated", "plain"], project, 2, tmp_path / "runs")
-    assert not failures, failures["generated"] if "generated" in failures else failures["plain"]
+    sides = ["generated", "plain", "again", "bare"]
+    times, failures = tree.measure(MLP, sides, project, 2, tmp_path / "runs")
+    assert not failures, "\n".join(failures.values())
 
     wanted = dict.fromkeys(("block", "processor"), MLP.blocks)
     wanted |= dict.fromkeys(("evaluation", "save", "load"), MLP.repeats)
     wanted |= dict.fromkeys(("start-up", "first step", "memory", "reads"), 1)
-    for side in ("generated", "plain"):
+    for side in sides:
         assert {name: len(found) for name, found in times[side].items()} == wanted
     assert times["generated"]["reads"] == [0], "in the whole loop, between two log points"
 

@@ -15,13 +15,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from bench.cases import Case, Task
+from bench.cases import VARIANTS, Case, Task
 
 TESTS = Path(__file__).resolve().parents[1]
 SECONDS = 600  # the longest wait for one report: a large model is compiled in it
 Times = dict[str, list[float]]
-# Sides that are another one with something left out: reduction and update, or the loading of data.
-VARIANTS = {"micro": "plain", "fixed": "generated"}
 
 
 class SideError(Exception):
@@ -129,7 +127,7 @@ class Tree:
 
 def task_of(side: str, case: Case, ranks: int, folder: Path) -> Task:
     """What the ranks of a side are told."""
-    accumulated = case.accumulate if side == "generated" else 1
+    accumulated = case.accumulate if VARIANTS.get(side, side) == "generated" else 1
     task = Task(
         overrides=[],
         micro_batch=case.micro_batch,

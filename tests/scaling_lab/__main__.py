@@ -1,6 +1,6 @@
 """Predicts steps that the model of a generated project was not fitted to, and measures them.
 
-    python -m scaling_lab            in the folder tests: five minutes; writes docs/scaling.md
+    python -m scaling_lab            in the folder tests: ten minutes; writes docs/scaling.md
     python -m scaling_lab --quick    two cases, to see that it works; writes build/scaling
 
 As root, ranks are hosts with cables of a known rate: network namespaces. Link and slowdown come
@@ -79,6 +79,24 @@ LOOPBACK = (
     Case("2 ranks, loopback, 1 MiB buckets, width 512", mbit=0),
     Case("buckets of 25 MiB: one", mbit=0, changes=changed("ddp.bucket_mb", "25")),
     Case("width 768", mbit=0, changes=changed("model.width", "768")),
+)
+
+
+LARGE = changed("model.width", "1024") + changed("ddp.bucket_mb", "0")  # 34 MB of gradients
+LEVERS = (
+    ("the defaults", ()),
+    ("`bucket_mb=1`", changed("ddp.bucket_mb", "1")),
+    ("`bucket_mb=5`", changed("ddp.bucket_mb", "5")),
+    ("`bucket_mb=100`: one", changed("ddp.bucket_mb", "100")),
+    ("`gradient_as_bucket_view=false`", changed("ddp.gradient_as_bucket_view", "false")),
+    ("`static_graph=true`", changed("ddp.static_graph", "true")),
+    ('`compress="bf16"`', changed("ddp.compress", "bf16")),
+    ('`compress="fp16"`', changed("ddp.compress", "fp16")),
+    (
+        '`compress="powersgd"`',
+        changed("ddp.compress", "powersgd") + changed("ddp.powersgd_after", "2"),
+    ),
+    ("the defaults, again", ()),
 )
 
 
@@ -186,6 +204,16 @@ def measure(group: Sequence[Case], project: Path, model: Any) -> list[dict[str, 
     return rows
 
 
+def levers(project: Path, mbit: int) -> list[dict[str, Any]]:
+    """What each lever of communication makes of a step of two ranks."""
+    rows = []
+    for words, changes in LEVERS:
+        world = run(Case(words, mbit=mbit, changes=LARGE + changes), project)["worlds"][0]
+        rows.append({"words": words, "step": world["step"], "waited": world["waited"]})
+        print(f"{words}: {1e3 * world['step']:.1f} ms", flush=True)
+    return rows
+
+
 def published(model: Any) -> dict[str, Any]:
     """Goyal et al. 2017, arXiv:1706.02677: ResNet-50 on 32 nodes of 8 GPUs, 32 images each.
 
@@ -215,14 +243,17 @@ def main() -> int:
     from tools import prediction
 
     groups = {"cables": CABLES, "loopback": LOOPBACK}
+    rates = {"500 Mbit/s": 500, "loopback": 0}
     if os.geteuid() or not shutil.which("tc"):
         print("without root and tc there are no cables: loopback only", file=sys.stderr)
-        del groups["cables"]
+        del groups["cables"], rates["500 Mbit/s"]
     if arguments.quick:
         groups = {name: group[:2] for name, group in groups.items()}
+        rates = {"loopback": 0}
     results = {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}",
         **{name: measure(group, project, prediction) for name, group in groups.items()},
+        "levers": {name: levers(project, mbit) for name, mbit in rates.items()},
         "published": published(prediction),
     }
     folder = BUILD if arguments.quick else ROOT / "docs"

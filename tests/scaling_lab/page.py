@@ -29,6 +29,14 @@ WORDS = {
 
 BUSY = 1.5  # load for each rank; it still counts those of the run before
 
+LEVERS = """## What the levers of `[ddp]` bring
+
+Two ranks, an MLP with 34 MB of gradients, every lever by itself; [what each
+does](code/compression.md). A step, the part of it that waits for gradients, and the step beside
+that with the defaults. The last row is the first one again: what it differs by is chance.
+
+"""
+
 PUBLISHED = """## A published run
 
 ResNet-50 on 256 GPUs, 8 to a node, 50 Gbit/s between nodes ([Goyal et al.
@@ -89,6 +97,19 @@ def section(name: str, rows: Sequence[dict[str, Any]]) -> str:
     return f"{text}**{summary(rows)}**\n\nTimes in milliseconds:\n\n{table(rows)}\n\n"
 
 
+def lever_table(networks: dict[str, Sequence[dict[str, Any]]]) -> str:
+    """Markdown: a row for each lever, two columns for each network."""
+    head = [f"{name}: step | waits | beside the defaults" for name in networks]
+    lines = [f"| lever | {' | '.join(head)} |", "| --- " * (1 + 3 * len(networks)) + "|"]
+    for rows in zip(*networks.values(), strict=True):
+        cells = [rows[0]["words"]]
+        for row, first in zip(rows, (found[0] for found in networks.values()), strict=True):
+            cells += [f"{1e3 * row['step']:.0f} ms", f"{row['waited'] / row['step']:.0%}"]
+            cells += [f"{row['step'] / first['step']:.2f}"]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n\n"
+
+
 def draw(groups: dict[str, Sequence[dict[str, Any]]], path: Path) -> None:
     """Predicted against measured."""
     from matplotlib.figure import Figure
@@ -117,6 +138,7 @@ def write(results: dict[str, Any], folder: Path) -> None:
         f"{HEAD}\nMeasured on {results['machine']}.\n\n![Predicted and measured](scaling.png)\n\n"
     )
     text += "".join(section(name, rows) for name, rows in groups.items())
+    text += LEVERS + lever_table(results["levers"])
     found = results["published"]
     text += PUBLISHED.format(error=100 * (found["predicted"] - found["measured"]), **found)
     (folder / "scaling.md").write_text(text.rstrip() + "\n", encoding="utf-8")
