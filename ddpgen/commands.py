@@ -198,6 +198,7 @@ def _next_steps(path: Path, files: Sequence[str]) -> None:
         "  python -m pip install -e '.[dev]'",
         "  python train.py      train on this machine",
         "  python -m pytest     check it, on two processes",
+        "  python memory.py     what each rank's device has to hold, before anything runs",
     ]
     if launch:
         lines.append(f"  launch/              {', '.join(name[7:] for name in launch)}")
