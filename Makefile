@@ -81,7 +81,7 @@ chaos: $(VENV)/dev    ## kill, stop and damage runs 800 times, resume each, comp
 	@cd tests && ../$(BIN)/python -m chaos </dev/null
 
 .PHONY: bench
-bench: $(VENV)/bench    ## the generated project beside other loops and libraries, ten minutes; writes docs/bench.md
+bench: $(VENV)/bench    ## the generated project beside other loops and libraries, twenty minutes; writes docs/bench.md
 	@rm -rf build/bench
 	@cd tests && ../$(BIN)/python -m bench </dev/null
 

@@ -37,7 +37,8 @@ class Case:
     amp: str = "off"
     sides: tuple[str, ...] = ALL
     block: int = 10  # steps that are timed as one; a multiple of LOG_EVERY
-    blocks: int = 10
+    blocks: int = 10  # of each start
+    starts: int = 1  # of all sides anew: two equal process trees differ by a few percent
     evaluated: int = 20  # micro-batches of one rank in an evaluation
     repeats: int = 4  # evaluations, saves, loads
     accumulate: int = 1  # micro-batches of a step of the generated project
@@ -89,32 +90,32 @@ GPT2_TEXT = (*STDLIB_FILE, "data.vocabulary=50304", *GPT2)
 RESNET50 = ("data.image_size=224", "data.channels=3", "model.width=64", "model.stem_stride=4")
 
 CPU = (
-    Case("mlp", "MLP", "mlp", 32, blocks=80),
+    Case("mlp", "MLP", "mlp", 32, blocks=27, starts=3),
     Case(
         "parts", "MLP, parts of the generated step left out", "mlp", 32,
         sides=("generated", "plain", "again", "uncounted", "unlogged", "unseeded", "bare"),
-        blocks=120, evaluated=2, repeats=1,
+        blocks=40, starts=3, evaluated=2, repeats=1,
     ),
     Case(
         "resnet", "ResNet, 8 × 8 images", "resnet", 32,
-        (*PLAIN_IMAGES, "model.width=16"), blocks=60,
+        (*PLAIN_IMAGES, "model.width=16"), blocks=20, starts=3,
     ),
     Case(
         "gpt", "GPT, 128 tokens", "gpt", 2,
-        (*STDLIB_FILE, "data.window=128", "model.layers=2"), blocks=40,
+        (*STDLIB_FILE, "data.window=128", "model.layers=2"), blocks=14, starts=3,
     ),
     Case(
         "distilbert", "DistilBERT, 64 tokens", "distilbert", 8, SMALL_TEXT,
-        sides=(*ALL, "trainer"), blocks=40,
+        sides=(*ALL, "trainer"), blocks=14, starts=3,
     ),
     Case(
         "large", "MLP", "mlp", 4, ("model.width=1024", "model.depth=6"),
-        blocks=6, evaluated=2,
+        blocks=3, starts=3, evaluated=2,
     ),
     Case(
         "accumulation", "MLP, 8 micro-batches", "mlp", 16,
         ("model.width=512", "model.depth=3"), sides=("generated", "plain", "micro"),
-        blocks=6, evaluated=2, repeats=1, accumulate=8,
+        blocks=3, starts=3, evaluated=2, repeats=1, accumulate=8,
     ),
 )  # fmt: skip
 
@@ -150,7 +151,7 @@ CUDA = (
 
 def quick(case: Case) -> Case:
     """The same case with as few figures as still show that it works."""
-    return dataclasses.replace(case, block=LOG_EVERY, blocks=3, repeats=2, evaluated=2)
+    return dataclasses.replace(case, block=LOG_EVERY, blocks=3, starts=1, repeats=2, evaluated=2)
 
 
 TABLE = {"cpu": CPU, "cuda": CUDA}

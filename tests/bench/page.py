@@ -110,10 +110,10 @@ def training(case: Any) -> str:
                     f"{1e6 * over / case['block']:+.0f} µs",
                     beside(times, plain, "processor"),
                     beside(times, plain, "evaluation"),
-                    f"{times['start-up'][0]:.1f} s",
-                    f"{times['first step'][0]:.1f} s",
-                    f"{times['memory'][0]:.2f} GiB",
-                    f"{times['reads'][0]:.2g}",
+                    f"{statistics.median(times['start-up']):.1f} s",
+                    f"{statistics.median(times['first step']):.1f} s",
+                    f"{statistics.median(times['memory']):.2f} GiB",
+                    f"{statistics.median(times['reads']):.2g}",
                 ]
             )
     head = ["", f"{unit}/s", "speed", "step", "beside plain", "processor"]
@@ -124,6 +124,7 @@ def training(case: Any) -> str:
     text += (
         f", {case['ranks']} ranks × {case['micro_batch']} samples, precision {case['precision']}"
     )
+    text += f", {case['starts']} starts" if case["starts"] > 1 else ""
     text += f"; utilisation of the generated project {figures.utilisation(case):.0%}.\n\n"
     missing = [f"{SIDES.get(side, side)}: {why}" for side, why in case["left_out"].items()]
     return text + table(head, rows) + "".join(f"Left out: {line}\n\n" for line in missing)

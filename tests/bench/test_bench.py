@@ -55,6 +55,7 @@ def rows_of_page(times: dict[str, Any], folder: Path) -> list[str]:
         "precision": "off",
         "ranks": 2,
         "block": MLP.block,
+        "starts": MLP.starts,
         "accumulate": 1,
         "load": 0.0,
         "left_out": {},
