@@ -23,6 +23,7 @@ VARIANTS = {
     "unseeded": "generated",  # generators go on from step to step
     "bare": "generated",  # none of these three
 }
+TAKEN_APART = ("generated", "plain", "again", "uncounted", "unlogged", "unseeded", "bare")
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ CPU = (
     Case("mlp", "MLP", "mlp", 32, blocks=27, starts=3),
     Case(
         "parts", "MLP, parts of the generated step left out", "mlp", 32,
-        sides=("generated", "plain", "again", "uncounted", "unlogged", "unseeded", "bare"),
+        sides=TAKEN_APART,
         blocks=40, starts=3, evaluated=2, repeats=1,
     ),
     Case(
@@ -124,7 +125,7 @@ CUDA = (
     Case("mlp", "MLP", "mlp", 64, amp="bf16", block=200, blocks=10),
     Case(
         "parts", "MLP, parts of the generated step left out", "mlp", 64, amp="bf16",
-        sides=("generated", "plain", "again", "uncounted", "unlogged", "unseeded", "bare"),
+        sides=TAKEN_APART,
         block=200, blocks=10, evaluated=2, repeats=1,
     ),
     Case("gpt", "GPT-2 124 M, 1024 tokens", "gpt", 16, GPT2_TEXT, "bf16", FED, blocks=8),

@@ -98,12 +98,13 @@ def section(name: str, rows: Sequence[dict[str, Any]]) -> str:
 
 
 def lever_table(networks: dict[str, Sequence[dict[str, Any]]]) -> str:
-    """Markdown: a row for each lever, two columns for each network."""
+    """Markdown: a row for each lever, three columns for each network."""
     head = [f"{name}: step | waits | beside the defaults" for name in networks]
     lines = [f"| lever | {' | '.join(head)} |", "| --- " * (1 + 3 * len(networks)) + "|"]
+    firsts = [rows[0] for rows in networks.values()]
     for rows in zip(*networks.values(), strict=True):
         cells = [rows[0]["words"]]
-        for row, first in zip(rows, (found[0] for found in networks.values()), strict=True):
+        for row, first in zip(rows, firsts, strict=True):
             cells += [f"{1e3 * row['step']:.0f} ms", f"{row['waited'] / row['step']:.0%}"]
             cells += [f"{row['step'] / first['step']:.2f}"]
         lines.append(f"| {' | '.join(cells)} |")
