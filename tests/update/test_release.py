@@ -93,7 +93,7 @@ def test_two_releases(checkout: Path, tmp_path: Path) -> None:
 REFUSALS = {
     "no version": ("1.0", "three numbers"),
     "dirty": ("0.1.0", "not clean"),
-    "not in the changelog": ("0.3.0", "has no entries below `## 0.3.0`"),
+    "not in the changelog": ("99.0.0", "has no entries below `## 99.0.0`"),
     "still unreleased": ("0.1.0", "rename `## Unreleased`"),
     "tests fail": ("0.1.0", "the update tests failed"),
     "old version": ("0.1.0", "not later than"),
