@@ -9,15 +9,17 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ddpgen.errors import DdpgenError
+from ddpgen.errors import DdpgenError, show
 from ddpgen.project import Project
 from ddpgen.render import uninterrupted
 from ddpgen.template_source import blob, git
+from ddpgen.updating import trees
+from ddpgen.updating.migrations import Migrated, Migration, migrate, with_shims, without_shims
 from ddpgen.versions import Versions
 
 _USAGE = 129  # how git ends when it does not know a flag
@@ -36,11 +38,13 @@ class Merge:
         deleted: files that the user deleted and the template changed; they stay deleted.
         unknown: files that the template adds or changes, but that are there without being known to
             the user's git; they stay as they are.
+        migrated: the files of the project as migrations left them, before the merge.
     """
 
     repository: Path
     ours: str
     result: str
+    migrated: Migrated
     stages: dict[str, list[str]] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
@@ -53,7 +57,14 @@ class Merge:
         yield from sorted(found, key=lambda change: change[0] != "D")
 
 
-def merge(project: Project, versions: Versions, base: str, theirs: str, label: str) -> Merge:
+def merge(
+    project: Project,
+    versions: Versions,
+    base: str,
+    theirs: str,
+    label: str,
+    steps: Sequence[Migration] | None = None,
+) -> Merge:
     """Merge what is committed in a project with a new rendering.
 
     Args:
@@ -62,13 +73,23 @@ def merge(project: Project, versions: Versions, base: str, theirs: str, label: s
         base: the tree that the project began as.
         theirs: the tree that it should become.
         label: the name of that in the marks of conflicts.
+        steps: what versions in between moved; None where the version stays.
+
+    Raises:
+        DdpgenError: git is too old, or line ends were changed.
     """
     repository = versions.repository
     objects = project.git("rev-parse", "--path-format=absolute", "--git-path", "objects")
     (repository / "objects/info/alternates").write_text(f"{objects}\n")
     ours = project.git("rev-parse", "HEAD:./")
-    start = git("commit-tree", base, "-m", "base", repository=repository)
-    for name, tree in (("yours", ours), (label, theirs)):
+    before, mine = (migrate(tree, steps or [], repository) for tree in (base, ours))
+    mine.rewrites = [rewrite for rewrite in mine.rewrites if rewrite.path not in before.entries]
+    if steps is not None:
+        mine.entries = without_shims(mine.entries, repository)
+    moved_base, moved_ours = (trees.write(done.entries, repository) for done in (before, mine))
+    _check_line_ends(repository, moved_base, theirs, moved_ours)
+    start = git("commit-tree", moved_base, "-m", "base", repository=repository)
+    for name, tree in (("yours", moved_ours), (label, theirs)):
         commit = git("commit-tree", tree, "-p", start, "-m", name, repository=repository)
         git("update-ref", f"refs/heads/{name}", commit, repository=repository)
     settings = ("-c", "merge.directoryRenames=false", "-c", "merge.conflictStyle=merge")
@@ -83,7 +104,11 @@ def merge(project: Project, versions: Versions, base: str, theirs: str, label: s
             "2.38 or later is needed for this", option="git", remedy=remedy
         ) from error
     result, *files = output.rstrip("\0").split("\0")
-    outcome = Merge(repository, ours, result)
+    if mine.programs:
+        result = trees.write(
+            with_shims(trees.read(result, repository), mine.programs, repository), repository
+        )
+    outcome = Merge(repository, ours, result, mine)
     for entry in files:
         outcome.stages.setdefault(entry.partition("\t")[2], []).append(entry)
     _leave_alone(project, outcome)
@@ -169,3 +194,18 @@ def _remove(root: Path, path: str) -> None:
     for folder in Path(path).parents[:-1]:
         with suppress(OSError):
             (root / folder).rmdir()
+
+
+def _check_line_ends(repository: Path, base: str, theirs: str, ours: str) -> None:
+    """Refuse to merge files whose line ends someone changed: every line would be a conflict."""
+    names = ("diff", "--name-only", "-z", base, theirs)
+    changed = git(*names, repository=repository).split("\0")
+    search = ("grep", "-l", "-z", "-I", "\r$", ours, "--", *filter(None, changed))
+    found = git(*search, repository=repository, codes=(0, 1))
+    if found:
+        files = [name.partition(":")[2] for name in found.rstrip("\0").split("\0")]
+        raise DdpgenError(
+            "lines end as on Windows (CRLF), so that every line would be a conflict",
+            option=show(files),
+            remedy="sed -i 's/\\r$//' FILE, and commit",
+        )

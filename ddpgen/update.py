@@ -19,6 +19,7 @@ from ddpgen.merge import Merge, apply, merge
 from ddpgen.project import WHOLE, Project, no_git
 from ddpgen.questions import Answers, Questionnaire
 from ddpgen.template_source import git, order
+from ddpgen.updating.migrations import between
 from ddpgen.versions import Part, Version, Versions
 
 CONFLICTS = 1
@@ -130,8 +131,9 @@ def put(
     project.check_answers(folder / "base")
     theirs = versions.tree(wanted.values(), folder / "theirs")
     label = f"ddpgen-{wanted[WHOLE].version.tag[1:]}"
-    outcome = merge(project, versions, base, theirs, label)
-    _check_line_ends(versions, outcome, base, theirs)
+    since, to = project.version.tag, wanted[WHOLE].version.tag
+    steps = between(since, to) if since != to else None
+    outcome = merge(project, versions, base, theirs, label, steps)
     if dry_run:
         print(git("diff", "-M", outcome.ours, outcome.result, repository=versions.repository))
     for name, part in wanted.items():
@@ -170,6 +172,11 @@ def _report(outcome: Merge) -> str:
         status, *paths = line.split("\t")
         if not outcome.stages.keys() & set(paths):
             lines.append(f"{_WORDS[status[0]]:9}{' -> '.join(paths)}")
+    lines += [f"{'rewritten':9} {rewrite}" for rewrite in outcome.migrated.rewrites]
+    for old, new in outcome.migrated.programs.items():
+        lines.append(
+            f"{'moved':9}{old} is now: python -m {new} (the old name works until the next update)"
+        )
     lines += [f"{'deleted':9}{path} (by you; the template changed it)" for path in outcome.deleted]
     lines += [f"{'skipped':9}{path} (git does not know yours)" for path in outcome.unknown]
     lines += [f"{'CONFLICT':9}{path}" for path in sorted(outcome.stages)]
@@ -178,21 +185,6 @@ def _report(outcome: Merge) -> str:
             "Both you and the template changed these. Edit them, `git add` them, and commit."
         )
     return "\n".join(lines)
-
-
-def _check_line_ends(versions: Versions, outcome: Merge, base: str, theirs: str) -> None:
-    """Refuse to merge files whose line ends someone changed: every line would be a conflict."""
-    names = ("diff", "--name-only", "-z", base, theirs)
-    changed = git(*names, repository=versions.repository).split("\0")
-    search = ("grep", "-l", "-z", "-I", "\r$", outcome.ours, "--", *filter(None, changed))
-    found = git(*search, repository=versions.repository, codes=(0, 1))
-    if found:
-        files = [name.partition(":")[2] for name in found.rstrip("\0").split("\0")]
-        raise DdpgenError(
-            "lines end as on Windows (CRLF), so that every line would be a conflict",
-            option=show(files),
-            remedy="sed -i 's/\\r$//' FILE, and commit",
-        )
 
 
 @contextmanager

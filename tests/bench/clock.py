@@ -24,7 +24,7 @@ READS = {"item", "tolist", "cpu", "numpy", "nonzero"} | {
     f"__{kind}__" for kind in ("bool", "float", "int", "index", "repr", "format", "array")
 }
 # What these files read never was on the GPU: tokens are checked and targets counted before.
-OF_THE_HOST = {str(Path.cwd() / name) for name in ("data.py", "loading.py")}
+OF_THE_HOST = {str(Path.cwd() / name) for name in ("data.py", "engine/loading.py")}
 
 
 class Reads(TorchFunctionMode):

@@ -68,30 +68,30 @@ class Edit(NamedTuple):
 
 
 EDITS = [
-    Edit("D1", "distributed.py", "    model = model.to(ranks.device)\n", ""),
+    Edit("D1", "engine/distributed.py", "    model = model.to(ranks.device)\n", ""),
     Edit("D1", "train.py", WRAPPED, WRAPPED + "    network = network.to(ranks.device)\n"),
     Edit(
         "D2",
-        "distributed.py",
+        "engine/distributed.py",
         "    model = model.to(ranks.device)\n",
         "    model.stem.to(ranks.device)\n",
     ),
     Edit("D3", "steps.py", "batch.targets.to(device, non_blocking=True)", "batch.targets"),
     Edit(
         "D4",
-        "distributed.py",
+        "engine/distributed.py",
         '    return torch.device("cuda", local_rank)\n',
         '    return torch.device("cuda", int(os.environ["RANK"]))\n',
     ),
     Edit(
         "D4",
-        "distributed.py",
+        "engine/distributed.py",
         '    return torch.device("cuda", local_rank)\n',
         '    return torch.device("cuda:0")\n',
     ),
     Edit(
         "D5",
-        "distributed.py",
+        "engine/distributed.py",
         '    if device.type == "cuda":\n        torch.cuda.set_device(device)',
         "    if False:\n        pass",
     ),
@@ -100,32 +100,37 @@ EDITS = [
     ),
     Edit(
         "D7",
-        "distributed.py",
+        "engine/distributed.py",
         "    return DistributedDataParallel(",
         "    return nn.DataParallel(",
     ),
     Edit(
         "D8",
-        "distributed.py",
+        "engine/distributed.py",
         SESSION,
         "    try:\n        yield _setup(cfg)\n    finally:\n        dist.barrier()\n"
         "        dist.destroy_process_group()\n",
     ),
-    Edit("D8", "distributed.py", "    dist.destroy_process_group()\n", ""),
-    Edit("D9", "distributed.py", "        timeout=timedelta(seconds=cfg.timeout_seconds),\n", ""),
+    Edit("D8", "engine/distributed.py", "    dist.destroy_process_group()\n", ""),
+    Edit(
+        "D9",
+        "engine/distributed.py",
+        "        timeout=timedelta(seconds=cfg.timeout_seconds),\n",
+        "",
+    ),
     Edit("D9", "launch/nccl.env", "NCCL_DEBUG=WARN", "NCCL_DEBUG=WARN\nNCCL_TIMEOUT=1800"),
     Edit("D11", "launch/local.sh", "torchrun --standalone", "torchrun --master-port=29500"),
     Edit("D11", "launch/slurm.sbatch", "PORT=$((20000 + SLURM_JOB_ID % 10000))", "PORT=29500"),
     Edit(
         "D12",
-        "distributed.py",
+        "engine/distributed.py",
         "    for name, value in WORLD_OF_ONE.items():\n"
         "        os.environ.setdefault(name, value)\n",
         "",
     ),
     Edit(
         "D13",
-        "loading.py",
+        "engine/loading.py",
         LOCK,
         "    if not dist.is_initialized() or dist.get_rank() == 0:\n        data.prepare(cfg)\n",
     ),
@@ -136,11 +141,11 @@ EDITS = [
         "    set_numerics(cfg.run)\n    if ranks.is_main:\n        loading.prepare(cfg.data)\n"
         "    torch.distributed.barrier()\n",
     ),
-    Edit("S1", "loading.py", "        sampler=shard,\n", "        shuffle=True,\n"),
-    Edit("S2", "loading.py", "        self.order.set_epoch(epoch)\n", ""),
-    Edit("S2", "loading.py", "self.order.set_epoch(epoch)", "self.order.set_epoch(0)"),
-    Edit("S3", "loading.py", "seed=draws.seed", "seed=draws.seed + ranks.rank"),
-    Edit("S4", "loading.py", "sampler=shard,\n", "sampler=shard,\n        shuffle=True,\n"),
+    Edit("S1", "engine/loading.py", "        sampler=shard,\n", "        shuffle=True,\n"),
+    Edit("S2", "engine/loading.py", "        self.order.set_epoch(epoch)\n", ""),
+    Edit("S2", "engine/loading.py", "self.order.set_epoch(epoch)", "self.order.set_epoch(0)"),
+    Edit("S3", "engine/loading.py", "seed=draws.seed", "seed=draws.seed + ranks.rank"),
+    Edit("S4", "engine/loading.py", "sampler=shard,\n", "sampler=shard,\n        shuffle=True,\n"),
     Edit(
         "S5",
         "data.py",
@@ -151,13 +156,13 @@ EDITS = [
     Edit("S6", "steps.py", SEED, SEED.replace(", ranks.rank", ""), GPT),
     Edit(
         "S7",
-        "loading.py",
+        "engine/loading.py",
         "Draws(splits.train, ",
         "Draws(splits.train[ranks.rank :: ranks.world_size], ",
     ),
     Edit(
         "S8",
-        "loading.py",
+        "engine/loading.py",
         "    val_shard = Shard(val_draws, ranks, batches.micro_batch, shuffle=False)\n",
         "    val_shard = DistributedSampler(splits.val, shuffle=False)\n",
     ),
@@ -172,7 +177,7 @@ EDITS = [
     ),
     Edit(
         "G5",
-        "loading.py",
+        "engine/loading.py",
         "    while group := list(islice(batches, size)):\n",
         "    while group := list(islice(batches, size)):\n        if len(group) < size:\n"
         "            break\n",
@@ -181,11 +186,11 @@ EDITS = [
     Edit("G7", "steps.py", "    now.scaler.unscale_(now.optimizer)", "    pass"),
     Edit("G8", "steps.py", BACKWARD, BACKWARD + "    now.scheduler.step()\n"),
     Edit("G9", "steps.py", "torch.float16", "torch.bfloat16"),
-    Edit("G9", "state.py", '            "scaler": self.scaler.state_dict(),\n', ""),
+    Edit("G9", "engine/state.py", '            "scaler": self.scaler.state_dict(),\n', ""),
     Edit("G10", "steps.py", BACKWARD, "    if loss.isnan():\n        return\n" + BACKWARD),
     Edit(
         "G11",
-        "distributed.py",
+        "engine/distributed.py",
         "        bucket_cap_mb=",
         "        find_unused_parameters=True,\n        bucket_cap_mb=",
     ),
@@ -206,65 +211,71 @@ EDITS = [
     ),
     Edit(
         "B2",
-        "distributed.py",
+        "engine/distributed.py",
         '    if ranks.device.type == "cuda":\n'
         "        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)\n    elif ranks.is_main:\n",
         "    model = nn.SyncBatchNorm.convert_sync_batchnorm(model)\n    if ranks.is_main:\n",
     ),
     Edit(
         "B3",
-        "distributed.py",
+        "engine/distributed.py",
         "        bucket_cap_mb=",
         "        broadcast_buffers=False,\n        bucket_cap_mb=",
         PLAIN,
     ),
-    Edit("K1", "checkpoint.py", "    distributed.on_main(ranks, write)\n", "    write()\n"),
-    Edit("K2", "state.py", "self.model.module.state_dict()", "self.model.state_dict()"),
-    Edit("K3", "state.py", '            "optimizer": self.optimizer.state_dict(),\n', "", PLAIN),
+    Edit("K1", "engine/checkpoint.py", "    distributed.on_main(ranks, write)\n", "    write()\n"),
+    Edit("K2", "engine/state.py", "self.model.module.state_dict()", "self.model.state_dict()"),
+    Edit(
+        "K3",
+        "engine/state.py",
+        '            "optimizer": self.optimizer.state_dict(),\n',
+        "",
+        PLAIN,
+    ),
     Edit(
         "K4",
-        "state.py",
+        "engine/state.py",
         '        self.valid = snapshot["valid"]\n',
         '        torch.set_rng_state(snapshot["random"])\n',
         PLAIN,
     ),
     Edit(
         "K5",
-        "checkpoint_files.py",
+        "engine/checkpoint_files.py",
         "_write_whole(path, lambda file: _save(content, file))",
         "torch.save(content, path)",
     ),
     Edit(
         "K6",
-        "checkpoint.py",
+        "engine/checkpoint.py",
         "        checkpoint_files.write(",
         "        checkpoint_files.rotate(path, cfg.checkpoint.keep, now.best_step)\n"
         "        checkpoint_files.write(",
     ),
-    Edit("K7", "checkpoint.py", ', map_location="cpu"', ""),
-    Edit("K7", "checkpoint.py", "weights_only=True", "weights_only=False"),
+    Edit("K7", "engine/checkpoint.py", ', map_location="cpu"', ""),
+    Edit("K7", "engine/checkpoint.py", "weights_only=True", "weights_only=False"),
     Edit(
         "K8",
-        "distributed.py",
+        "engine/distributed.py",
         "    dist.broadcast_object_list(",
         "    if ranks.is_main:\n        dist.broadcast_object_list(",
     ),
     Edit(
         "K9",
-        "checkpoint.py",
+        "engine/checkpoint.py",
         "        self.received = True\n",
         "        torch.save({}, folder)\n        self.received = True\n",
     ),
     Edit(
         "K10",
-        "state.py",
+        "engine/state.py",
         '            "step": self.step,\n',
         '            "step": self.step,\n            "epoch": epoch,\n',
     ),
-    Edit("K11", "state.py", "consolidate_state_dict", "synchronize"),
+    Edit("K11", "engine/state.py", "consolidate_state_dict", "synchronize"),
     Edit(
         "O1",
-        "report.py",
+        "engine/report.py",
         "        if self.ranks.is_main:\n            clear",
         "        if True:\n            clear",
     ),
@@ -278,7 +289,7 @@ EDITS = [
     Edit("O4", "steps.py", "now.loss += loss.detach()", "now.loss += loss.item()"),
     Edit(
         "O5",
-        "report.py",
+        "engine/report.py",
         "    return Path(distributed.on_main(",
         '    folder = Path(cfg.folder) / time.strftime("%H%M%S")\n'
         "    return folder or Path(distributed.on_main(",
@@ -305,11 +316,11 @@ SHARED = """\
 """
 STEP = '            "step": self.step,\n'
 MORE = {
-    "B3": [("distributed.py", SHARED, "")],
-    "K4": [("state.py", STEP, STEP + '            "random": torch.get_rng_state(),\n')],
+    "B3": [("engine/distributed.py", SHARED, "")],
+    "K4": [("engine/state.py", STEP, STEP + '            "random": torch.get_rng_state(),\n')],
     "K10": [
         (
-            "state.py",
+            "engine/state.py",
             '        self.step = snapshot["step"]\n',
             '        self.first = snapshot["epoch"]\n',
         )

@@ -65,7 +65,7 @@ def test_a_world_of_another_size_is_refused(folder: Path, environment: dict[str,
 
 
 def test_preflight_runs_under_it(folder: Path, environment: dict[str, str]) -> None:
-    program = {**environment, "PROGRAM": "preflight.py"}
+    program = {**environment, "PROGRAM": "-m tools.preflight"}
     launch = start(folder, program, "--json=found.json")
     output, _ = launch.communicate(timeout=120)
     assert launch.returncode == 0, output

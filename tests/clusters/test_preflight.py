@@ -1,4 +1,4 @@
-"""preflight.py on hosts with networks, folders and limits of their own, some of them wrong."""
+"""The preflight on hosts with networks, folders and limits of their own, some of them wrong."""
 
 import json
 import subprocess
@@ -48,7 +48,7 @@ def check(
         place = {"RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": str(len(HOSTS))}
         meeting = {"MASTER_ADDR": "host1", "MASTER_PORT": "29500"}
         script = f'{(before or {}).get(host, AS_IT_IS)} && exec "$@"'
-        program = [sys.executable, "preflight.py", "--json=found.json", *arguments]
+        program = [sys.executable, "-m", "tools.preflight", "--json=found.json", *arguments]
         ranks.append(
             subprocess.Popen(
                 hosts.inside(host, "bash", "-ec", script, "-", *program),

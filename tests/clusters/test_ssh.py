@@ -84,7 +84,7 @@ def test_two_hosts_form_one_world(
 def test_preflight_names_both_hosts(
     hosts: network.Network, folder: Path, environment: dict[str, str]
 ) -> None:
-    checks = {**environment, "PROGRAM": "preflight.py"}
+    checks = {**environment, "PROGRAM": "-m tools.preflight"}
     launch = start(hosts, folder, checks)
     output, _ = launch.communicate(timeout=300)
     assert launch.returncode == 0, output

@@ -9,19 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import common
 import config
 import data
-import distributed
-import loading
 import model
 import pytest
-import ranks
-import reference
 import steps
 import torch
 import train
+from engine import distributed, loading
 from sklearn import metrics
+from support import common, ranks, reference
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 

@@ -1,4 +1,4 @@
-"""Beside a project's train.py: the memory that its third step takes, and what memory.py says of it.
+"""Beside a project's train.py: the memory that its third step takes, and what tools.memory says of it.
 
 What lies there before the step is asked of the objects themselves. What the step adds are the CPU
 allocator's own counts, which see what no estimate looks at: what kernels take for themselves. They
@@ -13,13 +13,12 @@ from typing import Any
 
 import config
 import data
-import distributed
-import loading
-import memory
 import original as train  # the project's train.py, in whose place this is
 import steps
 import torch
 import torch.distributed as dist
+from engine import distributed, loading
+from tools.memory import __main__ as memory
 from torch import Tensor
 from torch.futures import Future
 from torch.profiler import ProfilerActivity, profile, record_function

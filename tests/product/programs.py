@@ -4,7 +4,6 @@ import ast
 import hashlib
 from collections.abc import Collection, Mapping
 from functools import cache
-from pathlib import Path
 
 from ddpgen.questions import Answers, Value
 from product import template
@@ -26,7 +25,7 @@ STEP_OPTIONS = [
 @cache
 def training_files() -> list[str]:
     """What train.py may import, directly or not, in any variant, and its config."""
-    modules = {Path(p).stem: p for p in template.files() if p.endswith(".py") and "/" not in p}
+    modules = {p.removesuffix(".py").replace("/", "."): p for p in template.files()}
     found, todo = set(), {ENTRY}
     while todo:
         path = todo.pop()
@@ -38,8 +37,13 @@ def training_files() -> list[str]:
 
 
 def _imported(tree: ast.Module) -> set[str]:
-    plain = [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
-    return {alias.name for node in plain for alias in node.names}
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
 
 
 @cache

@@ -6,11 +6,10 @@ The loss is a sum of weight * x, so that x is the gradient, and what DDP leaves 
 import sys
 from pathlib import Path
 
-import compression
 import config
-import distributed
 import torch
 import torch.distributed as dist
+from engine import compression, distributed
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 

@@ -1,4 +1,4 @@
-"""What memory.py says before the run, against what two ranks really allocate in a step."""
+"""What tools.memory says before the run, against what two ranks really allocate in a step."""
 
 import ast
 import json

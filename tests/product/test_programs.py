@@ -71,7 +71,7 @@ def reference(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
 
 def settings(answers: Answers, shared: Path) -> list[str]:
     """Overrides that make a run small: those of the project's own tests, and the shared data."""
-    tree = ast.parse(template.text("tests/common.py", answers) or "")
+    tree = ast.parse(template.text("tests/support/common.py", answers) or "")
     assigned = {ast.unparse(n.targets[0]): n.value for n in tree.body if isinstance(n, ast.Assign)}
     model = str(answers["model"])
     return [

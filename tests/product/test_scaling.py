@@ -36,7 +36,7 @@ def load(name: str) -> ModuleType:
     return module
 
 
-MODEL: Any = load("tools/prediction")
+MODEL: Any = load("tools/scaling/prediction")
 
 positive = st.floats(1e-6, 1e3)
 links = st.builds(MODEL.Link, st.floats(0, 1e-2), st.floats(1e5, 1e12))
@@ -179,7 +179,7 @@ def test_the_command_measures_predicts_and_draws(tmp_path: Path) -> None:
     before = set(tmp_path.iterdir())
     names = ["scaling.json", "scaling.png"]
     options = ["--processes=2", "--ranks=64", "--ranks-per-node=8", "--bandwidth=0.001"]
-    command = [sys.executable, "scaling.py", f"--json={names[0]}", *options, *overrides]
+    command = [sys.executable, "-m", "tools.scaling", f"--json={names[0]}", *options, *overrides]
     run = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
     )

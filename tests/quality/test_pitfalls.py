@@ -20,7 +20,7 @@ def ids(text: str) -> Iterator[str]:
 def named_by_tests() -> set[str]:
     """The ids that the project's tests name in their docstrings."""
     root = template_source.template_root()
-    files = [*root.glob("project/tests/test_*"), *root.glob("parts/*/test_*.py")]
+    files = [*root.glob("project/tests/**/test_*"), *root.glob("parts/*/test_*.py")]
     found = set()
     for file in files:
         texts = re.findall(r'"""(.*?)"""', file.read_text(encoding="utf-8"), re.DOTALL)

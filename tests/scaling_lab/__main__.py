@@ -115,10 +115,16 @@ def hosts_of(case: Case, folder: Path) -> Iterator[Network]:
 
 
 def run(case: Case, project: Path) -> dict[str, Any]:
-    """The world of one case, as scaling.py wrote it."""
+    """The world of one case, as tools.scaling wrote it."""
     result = BUILD / "world.json"
     result.unlink(missing_ok=True)
-    program = [sys.executable, "scaling.py", f"--json={result}", f"--png={BUILD / 'world.png'}"]
+    program = [
+        sys.executable,
+        "-m",
+        "tools.scaling",
+        f"--json={result}",
+        f"--png={BUILD / 'world.png'}",
+    ]
     with hosts_of(case, BUILD / "hosts") if case.mbit else nullcontext() as hosts:
         ranks = []
         for rank in range(case.ranks):

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import torch
 
-import common
 import data
+from support import common
 
 
 def test_rows_are_divided(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import pytest
 import torch
 import transformers
 
-import common
 import config
 import data
 import model
+from support import common
 
 ROWS = [(f'He said "good, {word}"\nand left.', "yes") for word in ("one", "two", "three", "four")]
 ROWS += [(f"Nothing of {word}", "no") for word in ("five", "six", "seven", "eight")]

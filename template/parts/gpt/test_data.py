@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.utils.data import DataLoader
 
-import common
 import config
 import data
+from support import common
 
 
 def settings(folder: Path, **changes: Any) -> config.Data:

@@ -10,6 +10,7 @@ module load {{ modules }}
 set -u
 
 # {% endif %}
+read -ra program <<<"${PROGRAM:-train.py}"
 # The allocation is what was granted, whatever the lines above say.
 export NNODES=$SLURM_JOB_NUM_NODES
 export NPROC={{ "$SLURM_GPUS_ON_NODE" if gpu_request == "gres" else "${SLURM_GPUS_PER_NODE##*:}" }}

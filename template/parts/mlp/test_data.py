@@ -7,9 +7,9 @@ import pytest
 import torch
 from pyarrow import csv, parquet
 
-import common
 import config
 import data
+from support import common
 
 ROWS = 40
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from PIL import Image
 
-import common
 import config
 import data
+from support import common
 
 COLOURS = {"blue": (0, 0, 255), "green": (0, 255, 0), "red": (255, 0, 0)}
 

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-import common
 import config
-import loading
+from engine import loading
+from support import common
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,1 +1,1 @@
-"""The parts of preflight.py, memory.py and scaling.py, which a training run does not need."""
+"""Programs about a run, which a training run does not need: `python -m tools.preflight`."""

@@ -8,15 +8,11 @@ points, seeds that follow from the step.
 from types import SimpleNamespace
 from typing import Any
 
-import checkpoint
 import config
 import data
-import distributed
-import loading
-import report
-import state
 import steps
 import train
+from engine import checkpoint, distributed, loading, report, state
 from torch import Tensor
 
 from bench.cases import received

@@ -1,0 +1,64 @@
+"""What is left to read when ranks have waited in vain: stacks, and who did not come."""
+
+import contextlib
+import faulthandler
+import os
+import traceback
+from datetime import timedelta
+from pathlib import Path
+
+import torch.distributed as dist
+from torch.distributed.elastic.utils.distributed import create_c10d_store
+
+
+def prepare() -> None:
+    """Call it before the process group exists."""
+    # NCCL's watchdog aborts a process whose collective has timed out: then its stacks are printed.
+    faulthandler.enable()
+    # And NCCL's last collectives are written, a file per rank; torchfrtrace compares them.
+    os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
+    os.environ.setdefault("TORCH_FR_DUMP_TEMP_FILE", str(Path("flight_recorder_rank_").absolute()))
+
+
+def explain(error: BaseException, seconds: float = 5.0) -> str:
+    """After a failure: which ranks have not failed as well, and where the others waited for them.
+
+    Every rank that fails calls it; one of them gets the answer, the others ''. They meet at the
+    launcher's store, since the process group is of no use any more.
+    """
+    rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    if world_size == 1:
+        return ""
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    attempt = "failed/" + os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    try:
+        store = create_c10d_store(
+            is_server=False,
+            server_addr=address,
+            server_port=port,
+            timeout=seconds,  # its host may be the one that is gone
+            wait_for_workers=False,
+        )
+        store.set(f"{attempt}/{rank}", "")
+        is_first = store.add(attempt, 1) == 1
+        failures = [f"{attempt}/{other}" for other in range(world_size)]
+        with contextlib.suppress(dist.DistStoreError):  # some rank has not failed
+            store.wait(failures, timedelta(seconds=seconds))
+        failed = [store.check([failure]) for failure in failures]
+    except RuntimeError as unreachable:
+        return f"rank {rank}: the other ranks cannot be asked: {unreachable}"
+    if all(failed) or not is_first:
+        return ""
+    missing = ", ".join(str(other) for other in range(world_size) if not failed[other])
+    return (
+        f"no sign of rank {missing}: killed, stopped, or busy with something else. "
+        f"Rank {rank} waited in {_place(error)}"
+    )
+
+
+def _place(error: BaseException) -> str:
+    """The innermost line of this project that an error came through."""
+    frames = traceback.extract_tb(error.__traceback__)
+    here = str(Path(__file__).parent.parent)
+    own = [frame for frame in frames if frame.filename.startswith(here)] or frames
+    return f"{own[-1].name}, {Path(own[-1].filename).name}:{own[-1].lineno}: {own[-1].line}"

@@ -1,0 +1,137 @@
+"""Starting ranks for tests: real processes with a real process group, in a fraction of a second."""
+
+import multiprocessing
+import os
+import pickle
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torch.distributed.elastic.utils.distributed import create_c10d_store
+
+# A server process imports torch and this project once, and the ranks are forked from it. It never
+# touches CUDA, so they may; it has one thread, because the others would be missing in the ranks.
+os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # the server is not told where to import from
+CONTEXT = multiprocessing.get_context("forkserver")
+# The last three would be imported by the first step and by the last, in every world again.
+PRELOADED = [
+    "support.common",
+    "torch._dynamo",
+    "matplotlib.figure",
+    "matplotlib.backends.backend_agg",
+]
+CONTEXT.set_forkserver_preload(PRELOADED)
+
+
+class World:
+    """Ranks that run a function, each in a process of its own."""
+
+    def __init__(
+        self, size: int, function: Callable[..., Any], *arguments: Any, per_node: int = 0
+    ) -> None:
+        """Start them, as if on nodes with `per_node` ranks each; 0: all on one.
+
+        Function and arguments must be picklable.
+        """
+        self.results = Path(tempfile.mkdtemp(prefix="ranks-"))
+        # As torchrun does it: the launcher serves the store, so a free port needs no luck.
+        self.store = create_c10d_store(
+            is_server=True, server_addr="127.0.0.1", server_port=0, wait_for_workers=False
+        )
+        shared = {
+            "WORLD_SIZE": str(size),
+            "LOCAL_WORLD_SIZE": str(per_node or size),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(self.store.port),
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+        }
+        self.processes = []
+        for rank in range(size):
+            local_rank = rank % (per_node or size)
+            variables = shared | {"RANK": str(rank), "LOCAL_RANK": str(local_rank)}
+            call = (variables, self.results / str(rank), function, arguments)
+            self.processes.append(CONTEXT.Process(target=_rank, args=call))
+            self.processes[-1].start()
+
+    def wait(self, seconds: float = 120) -> list[int]:
+        """Wait until all have ended or one has failed; returns the exit codes, -9: killed."""
+        deadline = time.monotonic() + seconds
+        while not all(process.exitcode == 0 for process in self.processes):
+            if any(process.exitcode for process in self.processes):
+                break
+            assert time.monotonic() < deadline, f"ranks are still running after {seconds} s"
+            self.processes[0].join(0.02)
+            for process in self.processes:
+                process.join(0.001)
+        self.kill()
+        return [process.exitcode or 0 for process in self.processes]
+
+    def end(self, seconds: float = 60) -> list[int | None]:
+        """Wait until all have ended by themselves; returns the exit codes, None for who has not."""
+        deadline = time.monotonic() + seconds
+        for process in self.processes:
+            process.join(max(0.0, deadline - time.monotonic()))
+        codes = [process.exitcode for process in self.processes]
+        self.kill()
+        return codes
+
+    def kill(self) -> None:
+        """End what still runs."""
+        for process in self.processes:
+            process.kill()
+            process.join()
+
+    def answer(self, rank: int) -> dict[str, Any]:
+        """What a rank left: its "value", or its "error"."""
+        path = self.results / str(rank)
+        answer: dict[str, Any] = {"error": "it was killed"}
+        return pickle.loads(path.read_bytes()) if path.exists() else answer
+
+
+def run(
+    size: int,
+    function: Callable[..., Any],
+    *arguments: Any,
+    per_node: int = 0,
+    seconds: float = 120,
+) -> list[Any]:
+    """Call a function on each rank of a world; returns what each returned.
+
+    Fails with the traceback of the first rank that failed, and when the time is over.
+    """
+    world = World(size, function, *arguments, per_node=per_node)
+    try:
+        codes = world.wait(seconds)
+    finally:
+        world.kill()
+    answers = [world.answer(rank) for rank in range(size)]
+    errors = [str(answer["error"]) for answer in answers if "error" in answer]
+    errors.sort(key=lambda error: error == "it was killed")
+    assert not errors, f"exit codes {codes}\n{errors[0]}"
+    return [answer["value"] for answer in answers]
+
+
+def _rank(
+    variables: dict[str, str], result: Path, function: Callable[..., Any], arguments: Any
+) -> None:
+    os.environ.update(variables)
+    multiprocessing.set_start_method(None, force=True)  # workers start as in a program of its own
+    status = 0
+    try:
+        answer = {"value": function(*arguments)}
+    except SystemExit as request:
+        status = int(request.code or 0)
+        answer = {"value": status}
+    except BaseException:
+        status = 1
+        answer = {"error": traceback.format_exc()}
+    partial = result.with_suffix(".partial")
+    partial.write_bytes(pickle.dumps(answer))
+    partial.replace(result)
+    sys.stdout.flush()
+    os._exit(status)  # see distributed.run: the interpreter's teardown may hang

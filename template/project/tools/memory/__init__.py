@@ -1,0 +1,1 @@
+"""What a rank's device has to hold, said before the run."""

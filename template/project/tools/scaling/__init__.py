@@ -1,0 +1,1 @@
+"""How training scales, measured and predicted."""

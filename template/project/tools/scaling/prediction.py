@@ -1,0 +1,164 @@
+"""How long a step takes on any number of ranks: the model behind tools.scaling, plain arithmetic.
+
+Gradients become ready one by one during the backward pass. They travel in buckets, one all-reduce
+after the other, while the pass goes on; what has not arrived at its end is waited for. All else
+takes as long as on a rank that is alone. Not in the model: ranks that are slower than others,
+networks that others use too, and what sharded optimizers and SyncBatchNorm send.
+
+Units: seconds, bytes, bytes per second.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+MIB = 2**20
+BUCKETS = (0, 1, 2, 5, 10, 25, 50, 100, 200)  # MiB: what is tried
+FIRST, OTHERS = 1 * MIB, 25 * MIB  # PyTorch's own buckets, where no size is given
+ALGORITHMS = ("auto", "ring", "tree")
+
+Gradient = tuple[float, int]  # when it is ready, after the start of the step, and its size
+
+
+@dataclass(frozen=True)
+class Link:
+    """A message between two ranks takes latency + size / bandwidth."""
+
+    latency: float
+    bandwidth: float
+
+
+@dataclass(frozen=True)
+class Network:
+    """What connects the ranks, and what DDP makes of it."""
+
+    within: Link  # two ranks of one node
+    between: Link  # two nodes, all ranks of one together
+    ranks_per_node: int
+    algorithm: str  # one of ALGORITHMS; "auto": whichever is faster, as NCCL chooses
+    bucket: int  # size of a bucket; 0: PyTorch's own
+    wire: float  # which part of a gradient's size travels: 0.5 in bfloat16
+    slowdown: float = 1.0  # a collective beside the backward pass, in relation to one by itself
+
+
+@dataclass(frozen=True)
+class Step:
+    """One optimizer step of a rank that waits for no other."""
+
+    compute: float  # operations run
+    host: float  # none runs: Python and PyTorch prepare the next one
+    data: float  # nothing is there to compute with
+    gradients: tuple[Gradient, ...]
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.compute + self.host + self.data
+
+
+def all_reduce(size: float, ranks: int, network: Network) -> float:
+    """One all-reduce by itself.
+
+    A ring sends 2 (n-1) messages of size / n one after the other (Patarasuk and Yuan 2009), a
+    double binary tree of nodes the whole size up and down (Sanders, Speck and Träff 2009), with
+    chains inside the nodes, as in NCCL. The slowest link sets the pace.
+    """
+    if ranks == 1:
+        return 0.0
+    nodes = -(-ranks // network.ranks_per_node)
+    crossed = [network.within] if ranks > nodes else []
+    crossed += [network.between] if nodes > 1 else []
+    bandwidth = min(link.bandwidth for link in crossed)
+    inner, outer = network.within.latency, network.between.latency
+    chain = (-(-ranks // nodes) - 1) * inner
+    ring = 2 * (
+        (ranks - nodes) * inner + (nodes - 1) * outer + (ranks - 1) / ranks * size / bandwidth
+    )
+    tree = 2 * (chain + math.ceil(math.log2(nodes)) * outer + size / bandwidth)
+    return {"ring": ring, "tree": tree, "auto": min(ring, tree)}[network.algorithm]
+
+
+def fit_link(ranks: int, times: Mapping[int, float]) -> Link:
+    """The link that makes a ring over `ranks` take these times by size.
+
+    Least squares of the relative errors of start + size * per_byte, neither of them negative.
+    """
+    rows = [(1 / time, size / time) for size, time in times.items()]
+    a = sum(one * one for one, _ in rows)
+    b = sum(one * size for one, size in rows)
+    c = sum(size * size for _, size in rows)
+    p, q = sum(one for one, _ in rows), sum(size for _, size in rows)
+    divisor = a * c - b * b
+    start = (p * c - q * b) / divisor if divisor > 0 else 0.0
+    per_byte = (q - b * max(start, 0.0)) / c
+    if per_byte <= 0:  # more bytes take no longer
+        start, per_byte = p / a, 1e-15
+    return Link(max(start, 0.0) / (2 * (ranks - 1)), 2 * (ranks - 1) / ranks / per_byte)
+
+
+def buckets(gradients: Iterable[Gradient], size: int) -> list[Gradient]:
+    """When each bucket is full, and what is in it: DDP closes one that has reached the size."""
+    full: list[Gradient] = []
+    limit, filled = size or FIRST, 0
+    ready = 0.0
+    for ready, grown in sorted(gradients):
+        filled += grown
+        if filled >= limit:
+            full.append((ready, filled))
+            limit, filled = size or OTHERS, 0
+    return [*full, (ready, filled)] if filled else full
+
+
+def exposed(step: Step, ranks: int, network: Network) -> float:
+    """How long a rank waits for gradients after its backward pass."""
+    end = arrived = 0.0
+    for ready, size in buckets(step.gradients, network.bucket):
+        travel = network.slowdown * all_reduce(network.wire * size, ranks, network)
+        end = ready
+        arrived = max(arrived, ready) + travel
+    return arrived - end
+
+
+def seconds(step: Step, ranks: int, network: Network) -> float:
+    """One step on so many ranks, each of which does what `step` does."""
+    return step.total + exposed(step, ranks, network)
+
+
+def fit_slowdown(step: Step, ranks: int, network: Network, waited: float) -> float:
+    """The slowdown, at least 1, with which the model waits as long as was measured.
+
+    Collectives and computing share memory, on a CPU its cores too.
+    """
+    low = high = 1.0
+    while exposed(step, ranks, replace(network, slowdown=high)) < waited and high < 1e6:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        if exposed(step, ranks, replace(network, slowdown=middle)) < waited:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def levers(step: Step, ranks: int, network: Network) -> list[tuple[float, str]]:
+    """What could be changed, and how many times as many samples per second that gives; best first.
+
+    A micro-batch twice as large takes twice as long to load and compute, and the host no longer.
+    """
+    now = seconds(step, ranks, network)
+    best = min(BUCKETS, key=lambda mib: seconds(step, ranks, replace(network, bucket=mib * MIB)))
+    in_buckets = seconds(step, ranks, replace(network, bucket=best * MIB))
+    larger = replace(step, compute=2 * step.compute, data=2 * step.data)
+    later = tuple((ready * larger.total / step.total, size) for ready, size in step.gradients)
+    in_large = seconds(replace(larger, gradients=later), ranks, network)
+    in_two = step.total + now
+    found = [
+        (now / in_buckets, f"ddp.bucket_mb={best}"),
+        (2 * now / in_large, "twice as many samples per micro-batch"),
+        (2 * now / in_two, "twice as many micro-batches per optimizer step"),
+    ]
+    if network.wire == 1:
+        in_half = seconds(step, ranks, replace(network, wire=0.5))
+        found.append((now / in_half, "ddp.compress=bf16"))
+    return sorted(found, reverse=True)
