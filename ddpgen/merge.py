@@ -56,6 +56,14 @@ class Merge:
         found = zip(parts[::2], parts[1::2], strict=False)
         yield from sorted(found, key=lambda change: change[0] != "D")
 
+    def hidden(self) -> list[str]:
+        """Return the user's modules that Python no longer finds beside a package of that name."""
+        files = trees.read(self.result, self.repository)
+        packages = {
+            path.removesuffix("/__init__.py") for status, path in self.changes() if status == "A"
+        }
+        return [f"{package}.py" for package in sorted(packages) if f"{package}.py" in files]
+
 
 def merge(
     project: Project,

@@ -177,6 +177,10 @@ def _report(outcome: Merge) -> str:
         lines.append(
             f"{'moved':9}{old} is now: python -m {new} (the old name works until the next update)"
         )
+    lines += [
+        f"{hidden} is hidden by the new package {hidden[:-3]}/: rename it"
+        for hidden in outcome.hidden()
+    ]
     lines += [f"{'deleted':9}{path} (by you; the template changed it)" for path in outcome.deleted]
     lines += [f"{'skipped':9}{path} (git does not know yours)" for path in outcome.unknown]
     lines += [f"{'CONFLICT':9}{path}" for path in sorted(outcome.stages)]

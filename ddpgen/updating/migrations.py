@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
+from ddpgen.errors import DdpgenError
 from ddpgen.template_source import order
 from ddpgen.updating import rewriting, trees
 from ddpgen.updating.trees import Entry
@@ -90,6 +91,9 @@ def migrate(tree: str, migrations: Sequence[Migration], repository: Path) -> Mig
         tree: a tree that the repository has, or borrows from another.
         migrations: what to apply.
         repository: the git directory, which new contents go to.
+
+    Raises:
+        DdpgenError: a file of the user's is where another has to move.
     """
     done = Migrated(trees.read(tree, repository))
     for migration in migrations:
@@ -99,11 +103,14 @@ def migrate(tree: str, migrations: Sequence[Migration], repository: Path) -> Mig
 
 def _move(done: Migrated, migration: Migration, repository: Path) -> None:
     """Apply one migration: imports first, while the modules lie where the imports say."""
-    moved = {
-        old: new
-        for old, new in migration.moves.items()
-        if old in done.entries and _is_free(new, done.entries)
-    }
+    moved = {old: new for old, new in migration.moves.items() if old in done.entries}
+    for old, new in moved.items():
+        if not _is_free(new, done.entries):
+            raise DdpgenError(
+                f"is in the way: {old} moves there",
+                option=new,
+                remedy="rename yours, commit, and try again",
+            )
     done.programs |= {old: new for old, new in migration.programs.items() if old in moved}
     sources = {p: e for p, e in done.entries.items() if p.endswith(".py") and e.is_file}
     contents = trees.contents(sources.values(), repository) if moved else {}

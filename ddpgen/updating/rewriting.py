@@ -203,10 +203,10 @@ class _Imports(cst.CSTTransformer):
             if isinstance(small, cst.ImportFrom):
                 key = _code(small).partition(" import ")[0]
                 other = named.get(key)
-                if other and self._moved(line) and not line.trailing_whitespace.comment:
+                if other and self._moved(line) and not _commented(line) and not _commented(other):
                     named[key] = _joined(other, small)
                 else:
-                    named[key if not other else _code(small)] = line
+                    named[_code(small) if other else key] = line
         rest = [named[key] for key in sorted(named, key=str.lower)]
         first, *others = [*plain, *rest]
         return [first.with_changes(leading_lines=block[0].leading_lines), *others]
@@ -225,6 +225,10 @@ def _as_import(node: cst.CSTNode) -> _Line | None:
     """Return a line if it begins with an import."""
     is_import = isinstance(node, _Line) and isinstance(node.body[0], cst.Import | cst.ImportFrom)
     return cst.ensure_type(node, _Line) if is_import else None
+
+
+def _commented(line: _Line) -> bool:
+    return line.trailing_whitespace.comment is not None
 
 
 def _joined(line: _Line, more: cst.ImportFrom) -> _Line:

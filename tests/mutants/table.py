@@ -296,7 +296,7 @@ MUTATIONS = [
     Mutation("B2", "SyncBatchNorm on CPUs", "sync", "engine/distributed.py",
         '    if ranks.device.type == "cuda":\n        model = nn.Sync',
         "    if True:\n        model = nn.Sync"),
-    Mutation("B2", "SyncBatchNorm wherever there are several ranks", "sync", "engine/distributed.py",
+    Mutation("B2", "SyncBatchNorm wherever there are ranks", "sync", "engine/distributed.py",
         '    if ranks.device.type == "cuda":\n        model = nn.Sync',
         "    if ranks.world_size > 1:\n        model = nn.Sync",
         check="that such a world may be one of CPUs is not in the condition"),

@@ -13,10 +13,22 @@ from rendering import compile_once
 
 from ddpgen import update
 from ddpgen.errors import DdpgenError
+from ddpgen.updating import migrations
 from update.lab import ADDED, CHANGED_IN_NEW, DELETED, OLD, RENAMED_FROM, RENAMED_TO, Lab
 
-FILES = [*CHANGED_IN_NEW, DELETED, RENAMED_FROM, "data.py", ".gitignore"]
-PLACES = ["mine.py", "deep/er/mine.txt", "steps2.py", ADDED, RENAMED_TO, "launch/mine.env", "train"]
+MOVED = [old for migration in migrations.table() for old in migration.moves]
+FILES = [*CHANGED_IN_NEW, DELETED, RENAMED_FROM, "data.py", ".gitignore", *MOVED]
+PLACES = [
+    "engine/loading.py",
+    "mine.py",
+    "deep/er/mine.txt",
+    "steps2.py",
+    ADDED,
+    RENAMED_TO,
+    "launch/mine.env",
+    "train",
+]
+SINCE = ["v0.2.0", "v0.3.0", OLD]
 CONTENT = st.sampled_from(["", "word", "    x = 1", "ï ✓", "<<<<<<< yours", "=======", "\t# {% if"])
 
 OPERATIONS = st.lists(
@@ -106,8 +118,8 @@ def test_no_line_of_the_user_is_lost(
     capsys: pytest.CaptureFixture[str],
     say: Callable[[str], None],
 ) -> None:
-    template = lab.project(tmp_path / "template", OLD, {})
-    lab.commit(template)
+    for tag in SINCE:
+        lab.commit(lab.project(tmp_path / tag, tag, {}))
     project = tmp_path / "p"
     outcomes: dict[str, int] = {}
 
@@ -118,10 +130,10 @@ def test_no_line_of_the_user_is_lost(
         phases=[Phase.generate],  # shrinking would take an hour
         suppress_health_check=list(HealthCheck),
     )
-    @given(OPERATIONS, st.booleans())
-    def check(operations: list[tuple[object, ...]], change: bool) -> None:
+    @given(OPERATIONS, st.booleans(), st.sampled_from(SINCE))
+    def check(operations: list[tuple[object, ...]], change: bool, since: str) -> None:
         shutil.rmtree(project, ignore_errors=True)
-        shutil.copytree(template, project, symlinks=True)
+        shutil.copytree(tmp_path / since, project, symlinks=True)
         for number, (operation, name, *how) in enumerate(operations):
             edit(project, number, str(operation), str(name), *how)
         lab.commit(project)
