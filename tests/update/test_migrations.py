@@ -210,7 +210,7 @@ def test_compiled_files_and_folders_of_caches_do_not_matter(lab: Lab, old: Path)
     assert "No module named 'loading'" in done.stderr
 
 
-@pytest.mark.parametrize("since", ["v0.2.0", "v0.3.0"])
+@pytest.mark.parametrize("since", ["v0.3.0"])
 def test_additions_to_every_moved_file_survive(
     lab: Lab, tmp_path: Path, since: str, request: pytest.FixtureRequest
 ) -> None:
