@@ -158,6 +158,10 @@ class Questionnaire:
         if not isinstance(question.default, str):
             return list(question.default) if question.multiselect else question.default
         text = self.render(question.default, context)
+        if question.multiselect:
+            return [value for value in question.values if value in yaml.safe_load(text)]
+        if question.type == "bool":
+            return text == "True"
         return int(text) if question.type == "int" else text
 
     def refusal(self, question: Question, value: Value, context: Mapping[str, Value]) -> str:

@@ -1,13 +1,16 @@
-"""Your data. The example is a small table; replace it, and keep the names that are used elsewhere.
+"""Your data. The example is a small table: replace the code, and keep the public names.
 
-What DDP demands here, and tests/test_contract.py checks:
-- `prepare` does its work once, leaves nothing half-written behind, and finds it done the next time.
+DDP demands the following, and tests/test_contract.py checks them:
+- `prepare` does its work once, leaves no half-written file behind, and does nothing the next time.
 - `open_splits` gives the same samples in the same order on every rank. Do not divide the data by
   rank: the loader does, and fills up so that all ranks have equally many batches of equal shape.
-- `__getitems__` gives sample i wherever it is asked for it. For augmentation use torch's global
-  generator, which the loader seeds by the place of the batch, and only in the training split.
-- A target that is IGNORE does not count: the loader marks what it fills up with, and you may mark
-  missing labels or masked tokens.
+- `__getitems__` gives the same sample for the same number in every process. Augmentation belongs to
+  the training split, and draws from torch's global generator, which the loader seeds by the place
+  of the batch.
+- `Batch` may have any number of tensors, the sample first in each. All but the last go to the
+  model's `forward`, in their order; the last is `targets`.
+- A target that is IGNORE does not count: the loader marks the samples that fill up a batch, and you
+  may mark missing labels or masked tokens.
 """
 
 import math
@@ -21,7 +24,7 @@ from torch.utils.data import Dataset
 
 import config
 
-UNIT = "samples"  # what throughput counts
+UNIT = "samples"  # of the throughput
 IGNORE = math.nan  # the target that does not count; for classes use -100
 
 
@@ -57,8 +60,8 @@ class Splits(NamedTuple):
     shape: Shape
 
 
-def valid(targets: Tensor) -> Tensor:
-    """Which targets count: a bool tensor of the same shape."""
+def counts(targets: Tensor) -> Tensor:
+    """Whether each target counts: a bool tensor of the same shape."""
     return ~targets.isnan()
 
 
@@ -73,7 +76,7 @@ def prepare(cfg: config.Data) -> None:
     table = {"inputs": torch.tensor(inputs).float(), "targets": torch.tensor(targets).float()}
     partial = path.with_suffix(".partial")
     torch.save(table, partial)
-    partial.replace(path)  # whoever sees the file sees all of it
+    partial.replace(path)  # the file appears whole
 
 
 def open_splits(cfg: config.Data) -> Splits:

@@ -1,6 +1,6 @@
 """Your model and its loss. The example is a small residual network that predicts one number.
 
-What DDP demands here, and tests/test_contract.py checks:
+DDP demands the following, and tests/test_contract.py checks them:
 - Every rank builds the same modules in the same order, and `forward` does the same work on each:
   no condition on the rank, and none on the values of a batch.
 # {% if dynamic_graph %}
@@ -9,8 +9,8 @@ What DDP demands here, and tests/test_contract.py checks:
 - Every parameter takes part in every forward. Without a gradient for one of them, DDP would wait
   for it; if that is what you want, generate the project with dynamic_graph.
 # {% endif %}
-- `loss_sum` and `metric_sums` are sums over valid targets, never means: ranks may hold different
-  numbers of them, and the caller divides once by the number of all.
+- `loss_sum` and `metric_sums` are sums over the targets that count, never means: ranks may have
+  different numbers of targets, and the caller divides once by the number of all ranks.
 - Mask with `torch.where`, not by boolean indexing: a shape that depends on values makes the host
   wait for the GPU in every step.
 - A shared parameter is one tensor used twice, never a copy; new tensors in `forward` are made on
@@ -75,7 +75,7 @@ class Regressor(nn.Module):
         x = self.stem(inputs)
         for block in self.blocks:
             # {% if dynamic_graph %}
-            # Drawn on the host, so that no device is waited for, and before any recomputation.
+            # The host draws, so that no device is waited for, and before any recomputation.
             if self.training and random.random() < self.layer_drop:
                 continue
             # {% endif %}
@@ -126,12 +126,12 @@ def build(cfg: config.Model, shape: data.Shape) -> nn.Module:
 
 
 def loss_sum(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Squared errors, summed over valid targets."""
+    """Squared errors, summed over the targets that count."""
     return _errors(outputs, targets).square().sum()
 
 
 def metric_sums(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
-    """Sums over valid targets; the caller divides by their number over all ranks."""
+    """Sums over the targets that count; the caller divides by the number of all ranks."""
     absolute = _errors(outputs, targets).abs().sum()
     return {"loss": loss_sum(outputs, targets), "absolute_error": absolute}
 
@@ -140,4 +140,4 @@ def _errors(outputs: Tensor, targets: Tensor) -> Tensor:
     """Predicted minus true, 0 where the target does not count."""
     # What does not count is replaced before anything is computed with it: masked afterwards, the
     # gradient of most formulas would still be NaN.
-    return outputs - torch.where(data.valid(targets), targets, outputs.detach())
+    return outputs - torch.where(data.counts(targets), targets, outputs.detach())

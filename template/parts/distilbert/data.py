@@ -16,8 +16,9 @@ from torch.utils.data import Dataset
 
 import config
 
-UNIT = "samples"  # what throughput counts
+UNIT = "samples"  # of the throughput
 IGNORE = -100  # the target of a text that does not count: padding
+POSITIONS = 512  # that DistilBERT tells apart
 TOPICS = {  # modules of the standard library whose docstrings are about the topic
     "concurrency": "asyncio multiprocessing threading concurrent subprocess queue selectors sched",
     "files": "tarfile zipfile pathlib shutil os posixpath ntpath tempfile glob gzip _pyio",
@@ -69,13 +70,18 @@ class Row(NamedTuple):
     label: str
 
 
-def valid(targets: Tensor) -> Tensor:
-    """Which targets count: a bool tensor of the same shape."""
+def counts(targets: Tensor) -> Tensor:
+    """Whether each target counts: a bool tensor of the same shape."""
     return targets != IGNORE
 
 
 def prepare(cfg: config.Data) -> None:
-    """Write tokenizer, tokens and pretrained weights, once per node."""
+    """Write tokenizer, tokens and pretrained weights, once per node.
+
+    Raises ConfigError for texts longer than DistilBERT has positions for.
+    """
+    if not 2 <= cfg.length <= POSITIONS:
+        raise config.ConfigError(f"data.length = {cfg.length} must be from 2 to {POSITIONS}")
     target = _prepared(cfg)
     if target.exists():
         return
@@ -100,7 +106,7 @@ def prepare(cfg: config.Data) -> None:
         "val": _encode(val, tokenizer, classes, cfg.length),
     }
     torch.save(prepared, partial / "tokens.pt")
-    partial.replace(target)  # whoever sees the folder sees all of it
+    partial.replace(target)  # the folder appears whole
 
 
 def open_splits(cfg: config.Data) -> Splits:
@@ -118,8 +124,12 @@ def open_splits(cfg: config.Data) -> Splits:
 
 
 def _prepared(cfg: config.Data) -> Path:
-    """A folder of its own for everything that decides what is in it."""
-    split = (cfg.source, cfg.text, cfg.label, cfg.validation, cfg.split_seed)
+    """The place of the tokens; an edited file, or another setting, has another place."""
+    source = Path(cfg.source)
+    files = sorted(source.glob("*.*")) if source.is_dir() else [source]
+    stats = [path.stat() for path in files if path.is_file()]
+    versions = [(stat.st_size, stat.st_mtime_ns) for stat in stats]
+    split = (cfg.source, cfg.text, cfg.label, cfg.validation, cfg.split_seed, versions)
     key = repr((*split, cfg.pretrained, cfg.vocabulary, cfg.length))
     digest = hashlib.sha256(key.encode()).hexdigest()[:8]
     return Path(cfg.folder) / f"{Path(cfg.source).stem}-{digest}"

@@ -15,7 +15,7 @@ from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 import config
 
-UNIT = "tokens"  # what throughput counts
+UNIT = "tokens"  # of the throughput
 IGNORE = -100  # the target of a token that does not count: padding
 
 # Folders of the standard library that hold other packages, tests, or text that was generated.
@@ -33,8 +33,8 @@ class Shape:
     vocabulary: int
 
 
-def valid(targets: Tensor) -> Tensor:
-    """Which targets count: a bool tensor of the same shape."""
+def counts(targets: Tensor) -> Tensor:
+    """Whether each target counts: a bool tensor of the same shape."""
     return targets != IGNORE
 
 
@@ -165,7 +165,7 @@ def prepare(cfg: config.Data) -> None:
         held_out = max(1, round(cfg.validation * len(files)))
         _join(files[:held_out], partial / "val.bin")
         _join(files[held_out:], partial / "train.bin")
-    partial.replace(target)  # whoever sees the folder sees all of it
+    partial.replace(target)  # the folder appears whole
 
 
 def open_splits(cfg: config.Data) -> Splits:
@@ -208,10 +208,18 @@ def _ranges(cfg: config.Data) -> tuple[Tokens, Tokens]:
 
 
 def _prepared(cfg: config.Data) -> Path:
-    """A folder of its own for everything that decides what is in it."""
-    key = repr((cfg.source, cfg.pattern, cfg.validation))
+    """The place of the joined files; edited files have another place."""
+    key = repr((cfg.source, cfg.pattern, cfg.validation, _versions(cfg)))
     digest = hashlib.sha256(key.encode()).hexdigest()[:8]
     return Path(cfg.folder) / f"{Path(cfg.source).stem}-{digest}"
+
+
+def _versions(cfg: config.Data) -> list[tuple[str, int, int]]:
+    """Name, size and time of every text file; none for the standard library, which stays."""
+    source = Path(cfg.source)
+    files = sorted(source.glob(cfg.pattern)) if source.is_dir() else [source]
+    found = [(path.name, path.stat()) for path in files if path.is_file()]
+    return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in found]
 
 
 def _find_files(cfg: config.Data) -> list[Path]:

@@ -88,7 +88,7 @@ class GPT(nn.Module):
         x = self.dropout(self.embedding(tokens))
         for block in self.blocks:
             # {% if dynamic_graph %}
-            # Drawn on the host, so that no device is waited for, and before any recomputation.
+            # The host draws, so that no device is waited for, and before any recomputation.
             if self.training and random.random() < self.layer_drop:
                 continue
             # {% endif %}
@@ -115,14 +115,14 @@ def build(cfg: config.Model, shape: data.Shape) -> nn.Module:
 
 
 def loss_sum(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy in nats, summed (never averaged: ranks may hold different counts)."""
+    """Cross-entropy in nats, summed: ranks may have different numbers of targets."""
     return F.cross_entropy(
         outputs.flatten(0, 1), targets.flatten(), ignore_index=data.IGNORE, reduction="sum"
     )
 
 
 def metric_sums(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
-    """Sums over valid targets; the caller divides by their number over all ranks."""
+    """Sums over the targets that count; the caller divides by the number of all ranks."""
     loss = loss_sum(outputs, targets)
     unit = "byte" if outputs.size(-1) == 256 else "token"
     return {"loss": loss, f"bits_per_{unit}": loss / math.log(2)}

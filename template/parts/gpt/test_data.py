@@ -91,7 +91,7 @@ def joined(batches: list[data.Batch]) -> torch.Tensor:
 
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_workers_keep_the_stream(tmp_path: Path, workers: int) -> None:
-    """S5 K10: however many workers read it, from any place of any epoch, it is the same."""
+    """However many workers read it, from any place of any epoch, it is the same."""
     tokens = stream(tmp_path, 0, 1, 4)
     loader = DataLoader(
         tokens, batch_size=None, num_workers=workers, persistent_workers=workers > 0
@@ -104,7 +104,7 @@ def test_workers_keep_the_stream(tmp_path: Path, workers: int) -> None:
 
 
 def test_ranks_share_one_stream(tmp_path: Path) -> None:
-    """S1 S5: the global batches of two ranks hold the windows that one rank reads alone."""
+    """The global batches of two ranks hold the windows that one rank reads alone."""
     alone = joined(list(stream(tmp_path, 0, 1, 8)))
     ranks = [list(stream(tmp_path, rank, 2, 4)) for rank in (0, 1)]
     dealt = joined([batch for pair in zip(*ranks, strict=True) for batch in pair])
@@ -112,10 +112,10 @@ def test_ranks_share_one_stream(tmp_path: Path) -> None:
 
 
 def test_epochs_differ_and_what_fills_up_does_not_count(tmp_path: Path) -> None:
-    """S2 S7: 125 windows in micro-batches of 4: on three places no target counts."""
+    """125 windows in micro-batches of 4: on three places no target counts."""
     tokens = stream(tmp_path, 0, 1, 4)
     first = list(tokens)
     tokens.start(1, 0)
     assert not torch.equal(joined(first), joined(list(tokens)))
-    counts = torch.cat([data.valid(batch.targets).all(dim=1) for batch in first])
+    counts = torch.cat([data.counts(batch.targets).all(dim=1) for batch in first])
     assert counts.tolist() == [True] * 125 + [False] * 3

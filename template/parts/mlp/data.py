@@ -1,9 +1,10 @@
 """Tables: a bundled set, or rows of a CSV or Parquet file, as tensors in memory."""
 
 import hashlib
+import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from torch.utils.data import Dataset
 
 import config
 
-UNIT = "samples"  # what throughput counts
+UNIT = "samples"  # of the throughput
 IGNORE = -100  # the target of a row that does not count: padding
 
 
@@ -47,8 +48,8 @@ class Splits(NamedTuple):
     shape: Shape
 
 
-def valid(targets: Tensor) -> Tensor:
-    """Which targets count: a bool tensor of the same shape."""
+def counts(targets: Tensor) -> Tensor:
+    """Whether each target counts: a bool tensor of the same shape."""
     return targets != IGNORE
 
 
@@ -60,7 +61,7 @@ def prepare(cfg: config.Data) -> None:
     inputs, targets = _read_file(cfg) if Path(cfg.source).suffix else _read_bundled(cfg.source)
     partial = path.with_suffix(".partial")
     torch.save({"inputs": inputs, "targets": targets}, partial)
-    partial.replace(path)  # whoever sees the file sees all of it
+    partial.replace(path)  # the file appears whole
 
 
 def open_splits(cfg: config.Data) -> Splits:
@@ -84,9 +85,11 @@ def open_splits(cfg: config.Data) -> Splits:
 
 
 def _prepared(cfg: config.Data) -> Path:
-    """A file of its own for everything that decides what is in it."""
-    digest = hashlib.sha256(repr((cfg.source, cfg.target)).encode()).hexdigest()[:8]
-    return Path(cfg.folder) / f"{Path(cfg.source).stem}-{digest}.pt"
+    """The place of the tensors; an edited file, or another target, has another place."""
+    source = Path(cfg.source)
+    version = (source.stat().st_size, source.stat().st_mtime_ns) if source.is_file() else ()
+    digest = hashlib.sha256(repr((cfg.source, cfg.target, version)).encode()).hexdigest()[:8]
+    return Path(cfg.folder) / f"{source.stem}-{digest}.pt"
 
 
 def _read_bundled(name: str) -> tuple[Tensor, Tensor]:
@@ -105,17 +108,50 @@ def _read_bundled(name: str) -> tuple[Tensor, Tensor]:
 
 
 def _read_file(cfg: config.Data) -> tuple[Tensor, Tensor]:
+    """Features [rows, columns] float32, and the numbers of the classes [rows] int64."""
+    import pyarrow as pa
     from pyarrow import csv, parquet
 
     path = Path(cfg.source)
     if not path.is_file():
         raise config.ConfigError(f"data.source = {cfg.source!r}: there is no such file")
-    table = parquet.read_table(path) if path.suffix == ".parquet" else csv.read_csv(path)
+    try:
+        table = parquet.read_table(path) if path.suffix == ".parquet" else csv.read_csv(path)
+    except pa.ArrowInvalid as error:
+        raise config.ConfigError(f"{path} cannot be read: {error}") from error
     if cfg.target not in table.column_names:
         names = ", ".join(table.column_names)
         raise config.ConfigError(f"data.target = {cfg.target!r}: the columns are {names}")
-    labels = table[cfg.target].to_pylist()
-    classes = {label: number for number, label in enumerate(sorted(set(labels)))}
-    columns = [column.to_pylist() for column in table.drop_columns(cfg.target).columns]
-    inputs = torch.tensor(columns, dtype=torch.float32).T.contiguous()
-    return inputs, torch.tensor([classes[label] for label in labels])
+    targets = _number_classes(cfg, table[cfg.target].to_pylist())
+    features = table.drop_columns(cfg.target)
+    columns = [_numbers(path, name, features[name].to_pylist()) for name in features.column_names]
+    return torch.tensor(columns, dtype=torch.float32).T.contiguous(), targets
+
+
+def _number_classes(cfg: config.Data, labels: list[Any]) -> Tensor:
+    """The labels as numbers from 0 on, in their sorted order."""
+    if None in labels:
+        row = labels.index(None) + 1
+        raise config.ConfigError(f"{cfg.source}: row {row} has no {cfg.target!r}")
+    distinct = set(labels)
+    fractions = any(isinstance(label, float) and not label.is_integer() for label in distinct)
+    if fractions or (len(distinct) > len(labels) / 2 and not isinstance(labels[0], str)):
+        raise config.ConfigError(
+            f"data.target = {cfg.target!r} has {len(distinct)} different numbers in {len(labels)} "
+            "rows, which are no classes: name a column of labels, or predict numbers with a model "
+            "of your own (ddpgen set model=custom)"
+        )
+    classes = {label: number for number, label in enumerate(sorted(distinct))}
+    return torch.tensor([classes[label] for label in labels])
+
+
+def _numbers(path: Path, name: str, values: list[Any]) -> list[float]:
+    """A column of features; ConfigError names the first cell that holds no finite number."""
+    for row, value in enumerate(values, start=1):
+        if value is None or not isinstance(value, int | float) or not math.isfinite(value):
+            cell = "is empty" if value is None else f"is {value!r}"
+            raise config.ConfigError(
+                f"{path}: column {name!r} {cell} in row {row}, but features are numbers: "
+                "fill the gaps, encode texts as numbers, or leave the column out"
+            )
+    return values

@@ -44,7 +44,7 @@ class MLP(nn.Module):
         x = self.stem(inputs)
         for block in self.blocks:
             # {% if dynamic_graph %}
-            # Drawn on the host, so that no device is waited for, and before any recomputation.
+            # The host draws, so that no device is waited for, and before any recomputation.
             if self.training and random.random() < self.layer_drop:
                 continue
             # {% endif %}
@@ -63,11 +63,11 @@ def build(cfg: config.Model, shape: data.Shape) -> nn.Module:
 
 
 def loss_sum(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy summed (never averaged: ranks may hold different counts) over valid targets."""
+    """Cross-entropy, summed over the targets that count: ranks may have different numbers."""
     return F.cross_entropy(outputs, targets, ignore_index=data.IGNORE, reduction="sum")
 
 
 def metric_sums(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
-    """Sums over valid targets; the caller divides by their number over all ranks."""
-    hits = (outputs.argmax(-1) == targets) & data.valid(targets)
+    """Sums over the targets that count; the caller divides by the number of all ranks."""
+    hits = (outputs.argmax(-1) == targets) & data.counts(targets)
     return {"loss": loss_sum(outputs, targets), "accuracy": hits.sum()}

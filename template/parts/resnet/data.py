@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 
 import config
 
-UNIT = "samples"  # what throughput counts
+UNIT = "samples"  # of the throughput
 IGNORE = -100  # the target of an image that does not count: padding
 ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 
@@ -92,8 +92,8 @@ class Splits(NamedTuple):
     shape: Shape
 
 
-def valid(targets: Tensor) -> Tensor:
-    """Which targets count: a bool tensor of the same shape."""
+def counts(targets: Tensor) -> Tensor:
+    """Whether each target counts: a bool tensor of the same shape."""
     return targets != IGNORE
 
 
@@ -111,7 +111,7 @@ def prepare(cfg: config.Data) -> None:
         torch.save({"images": images, "targets": torch.tensor(labels)}, partial)
     else:
         partial.write_text(json.dumps(_list_files(cfg)), encoding="utf-8")
-    partial.replace(path)  # whoever sees the file sees all of it
+    partial.replace(path)  # the file appears whole
 
 
 def open_splits(cfg: config.Data) -> Splits:
@@ -149,10 +149,13 @@ def _hold_out(count: int, cfg: config.Data) -> tuple[list[int], list[int]]:
 
 
 def _prepared(cfg: config.Data) -> Path:
-    """A file of its own for everything that decides what is in it."""
+    """The place of the tensors or of the list; other files in the folders have another place."""
     if cfg.source == "digits":
         return Path(cfg.folder) / "digits-images.pt"
-    key = repr((cfg.source, cfg.validation, cfg.split_seed))
+    root = Path(cfg.source)
+    folders = sorted([*root.glob("*/"), *root.glob("train/*/"), *root.glob("val/*/")])
+    changed = [(folder.name, folder.stat().st_mtime_ns) for folder in folders]
+    key = repr((cfg.source, cfg.validation, cfg.split_seed, changed))
     digest = hashlib.sha256(key.encode()).hexdigest()[:8]
     return Path(cfg.folder) / f"{Path(cfg.source).name}-{digest}.json"
 

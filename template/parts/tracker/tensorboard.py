@@ -5,6 +5,7 @@ from pathlib import Path
 from torch.utils.tensorboard import SummaryWriter
 
 import config
+from engine import settings
 
 
 class Tracker:
@@ -13,7 +14,7 @@ class Tracker:
     def __init__(self, cfg: config.Config, folder: Path, step: int) -> None:
         # What an earlier attempt wrote after the step of its checkpoint is hidden: it comes again.
         self.writer = SummaryWriter(folder / "tensorboard", purge_step=step + 1)
-        self.writer.add_text("config", f"    {config.dump(cfg)}".replace("\n", "\n    "), step)
+        self.writer.add_text("config", f"    {settings.dump(cfg)}".replace("\n", "\n    "), step)
 
     def log(self, step: int, row: dict[str, float]) -> None:
         """Record the values of a step."""

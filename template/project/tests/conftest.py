@@ -13,4 +13,4 @@ from support import common
 def prepared_data() -> None:
     """Prepare the data that config.toml names, as train.py would."""
     os.chdir(common.PROJECT)
-    loading.prepare(config.load(common.PROJECT / "config.toml", common.SMALL).data)
+    loading.prepare(config.load(config.DEFAULTS, common.SMALL).data)

@@ -9,7 +9,7 @@ import data
 import model
 from support import common
 from tools.memory import __main__ as memory
-from tools.memory import ledger
+from tools.memory import accounting
 
 CPU = torch.device("cpu")
 
@@ -42,12 +42,12 @@ def test_what_fits_fits(tmp_path: Path) -> None:
     assert memory.fitting(cfg, 2, CPU, 0) == 0
 
 
-def test_ledger_forgets_what_was_freed(tmp_path: Path) -> None:
+def test_accounting_forgets_what_was_freed(tmp_path: Path) -> None:
     """A tensor counts once, views or not, as long as it lives."""
     cfg: config.Config = common.settings(tmp_path)
     splits = data.open_splits(cfg.data)
     network = model.build(cfg.model, splits.shape)
-    with ledger.Ledger(network, splits.val.__getitems__([0]), CPU) as book:
+    with accounting.Accounting(network, splits.val.__getitems__([0]), CPU) as book:
         values = torch.zeros(1000)
         view = values[:10]
         assert book.alive["activations"] == 4000

@@ -8,8 +8,8 @@ import torch
 
 import config
 from engine import distributed
-from support import common, ranks
-from tools.scaling import prediction, timing
+from support import common, processes
+from tools.scaling import measure, prediction
 from tools.scaling.prediction import Link, Network, Step
 
 LINK = Link(latency=0.25, bandwidth=8.0)
@@ -52,20 +52,20 @@ def test_fits_return_what_was_measured() -> None:
     assert prediction.fit_slowdown(STEP, 2, PLAIN, waited) == pytest.approx(1.5)
 
 
-def measure(cfg: config.Config) -> tuple[timing.World, bool]:
+def measured(cfg: config.Config) -> tuple[measure.Measurement, bool]:
     """One rank's measurement, and whether it left the weights as they were."""
-    timing.BLOCK = 0.02  # rough figures will do
+    measure.BLOCK = 0.02  # rough figures will do
     with distributed.session(cfg.ddp) as place:
-        trainer = timing.Trainer(cfg, place)
-        before = [parameter.clone() for parameter in trainer.now.model.parameters()]
-        world = timing.take_apart(trainer)
-        after = list(trainer.now.model.parameters())
+        trainer = measure.Trainer(cfg, place)
+        before = [parameter.clone() for parameter in trainer.state.model.parameters()]
+        world = measure.take_apart(trainer)
+        after = list(trainer.state.model.parameters())
         return world, all(map(torch.equal, before, after))
 
 
 def test_two_ranks_are_measured(tmp_path: Path) -> None:
     cfg = common.settings(tmp_path / "runs")
-    (world, unchanged), _ = ranks.run(2, measure, cfg)
+    (world, unchanged), _ = processes.run(2, measured, cfg)
     assert unchanged
     assert not list(tmp_path.iterdir()), "a measurement leaves no files"
     alone = world.alone

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from tools.preflight import meeting
+from tools.preflight import rendezvous
 
 LETTER = bytes(2**16)  # more than one packet: some paths lose large packets only
 CLOCK = struct.Struct("!d")
@@ -40,20 +40,22 @@ class Answer:
     within: float = 0.0
 
 
-def survey(ranks: meeting.Meeting, host: str, address: str, seconds: float = 5.0) -> list[Links]:
+def survey(
+    meet: rendezvous.Rendezvous, host: str, address: str, seconds: float = 5.0
+) -> list[Links]:
     """Have the first rank of each host write to all other hosts; all ranks get what they found.
 
     The addresses are those at which Gloo will wait, the ports free ones, as Gloo and NCCL use
     them: a firewall treats these letters like the training.
     """
-    hosts = ranks.gather("hosts", host)
-    speaks = hosts.index(host) == ranks.rank
+    hosts = meet.gather("hosts", host)
+    speaks = hosts.index(host) == meet.rank
     with ExitStack() as until_all_have_asked:
         port = until_all_have_asked.enter_context(answering(address)) if speaks else 0
-        announced = ranks.gather("places", [host, address, port])
+        announced = meet.gather("places", [host, address, port])
         places = {name: (where, number) for name, where, number in announced if number}
         found = asdict(write_to_all(host, hosts[0], places, seconds)) if speaks else None
-        return [Links(**links) for links in ranks.gather("links", found) if links]
+        return [Links(**links) for links in meet.gather("links", found) if links]
 
 
 def write_to_all(host: str, first: str, places: Mapping[str, Place], seconds: float) -> Links:
@@ -81,7 +83,7 @@ def write(place: Place, seconds: float) -> Answer:
             (theirs,) = CLOCK.unpack(read(line, CLOCK.size))
             within = (time.time() - start) / 2
     except OSError as error:
-        return Answer(meeting.why(error))
+        return Answer(rendezvous.why(error))
     return Answer("", theirs - (start + within), within)
 
 
@@ -124,20 +126,20 @@ def answering(address: str) -> Iterator[int]:
         server.shutdown()
 
 
-def unshared(ranks: meeting.Meeting, folder: Path, seconds: float = 10.0) -> list[str]:
+def unshared(meet: rendezvous.Rendezvous, folder: Path, seconds: float = 10.0) -> list[str]:
     """For each rank why it does not see what rank 0 writes into the folder, '' where it does."""
     mark, problem = folder / f".preflight-{uuid.uuid4().hex}", ""
-    if ranks.rank == 0:
+    if meet.rank == 0:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             mark.write_text(mark.name)
         except OSError as error:
-            problem = f"cannot be written: {meeting.why(error)}"
-    name, problem = ranks.gather("mark", [mark.name, problem])[0]
+            problem = f"cannot be written: {rendezvous.why(error)}"
+    name, problem = meet.gather("mark", [mark.name, problem])[0]
     if not problem:
         problem = await_text(folder / name, name, seconds)
-    problems: list[str] = ranks.gather("marks", problem)
-    if ranks.rank == 0:
+    problems: list[str] = meet.gather("marks", problem)
+    if meet.rank == 0:
         with suppress(OSError):  # it was never there
             mark.unlink()
     return problems
@@ -152,7 +154,7 @@ def await_text(path: Path, text: str, seconds: float) -> str:
                 return ""
             problem = "other content"
         except OSError as error:
-            problem = meeting.why(error)
+            problem = rendezvous.why(error)
         if time.monotonic() > end:
             return problem
         time.sleep(0.1)

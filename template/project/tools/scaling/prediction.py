@@ -160,5 +160,5 @@ def levers(step: Step, ranks: int, network: Network) -> list[tuple[float, str]]:
     ]
     if network.wire == 1:
         in_half = seconds(step, ranks, replace(network, wire=0.5))
-        found.append((now / in_half, "ddp.compress=bf16"))
+        found.append((now / in_half, "ddp.compress=bf16 (option compression)"))
     return sorted(found, reverse=True)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.scaling import prediction, timing
+from tools.scaling import measure, prediction
 
 LARGEST = 16384
 # Efficiency that is usual on so many ranks, at least.
@@ -27,7 +27,7 @@ class Row:
     predicted: float  # by the model, which was fitted to the largest measured world
 
 
-def measured(worlds: Sequence[timing.World], here: prediction.Network) -> list[Row]:
+def measured(worlds: Sequence[measure.Measurement], here: prediction.Network) -> list[Row]:
     """What was measured, and what the model says to it."""
     rows = []
     for world in worlds:
@@ -39,12 +39,12 @@ def measured(worlds: Sequence[timing.World], here: prediction.Network) -> list[R
     return rows
 
 
-def of_one(worlds: Sequence[timing.World]) -> float:
+def of_one(worlds: Sequence[measure.Measurement]) -> float:
     """Samples per second of one rank; where none was measured alone, of one that never waits."""
     return worlds[0].samples / worlds[0].ranks / worlds[0].alone.total
 
 
-def extrapolated(worlds: Sequence[timing.World], beyond: prediction.Network) -> list[Row]:
+def extrapolated(worlds: Sequence[measure.Measurement], beyond: prediction.Network) -> list[Row]:
     """Powers of two beyond what was measured."""
     last, alone = worlds[-1], worlds[-1].alone
     rows = []
@@ -58,7 +58,7 @@ def extrapolated(worlds: Sequence[timing.World], beyond: prediction.Network) -> 
     return rows
 
 
-def show(world: timing.World, rows: Sequence[Row], here: prediction.Network) -> None:
+def show(world: measure.Measurement, rows: Sequence[Row], here: prediction.Network) -> None:
     """The table, times in milliseconds."""
     print(f"{world.samples // world.ranks} samples per step on each {world.device} rank")
     print(
@@ -79,7 +79,7 @@ def show(world: timing.World, rows: Sequence[Row], here: prediction.Network) -> 
 
 
 def advice(
-    world: timing.World, rows: Sequence[Row], ranks: int, network: prediction.Network | None
+    world: measure.Measurement, rows: Sequence[Row], ranks: int, network: prediction.Network | None
 ) -> list[str]:
     """What would help on so many ranks, and what is below the usual."""
     lines = [

@@ -1,4 +1,4 @@
-"""What is left to read when ranks have waited in vain: stacks, and who did not come."""
+"""Explains a failed run: stacks, and the ranks that the others waited for in vain."""
 
 import contextlib
 import faulthandler
@@ -12,19 +12,19 @@ from torch.distributed.elastic.utils.distributed import create_c10d_store
 
 
 def prepare() -> None:
-    """Call it before the process group exists."""
-    # NCCL's watchdog aborts a process whose collective has timed out: then its stacks are printed.
+    """Have failures leave traces. Must run before the process group exists."""
+    # NCCL's watchdog aborts a process whose collective has timed out. The stacks are printed then,
     faulthandler.enable()
-    # And NCCL's last collectives are written, a file per rank; torchfrtrace compares them.
+    # and NCCL writes its last collectives, a file per rank, which torchfrtrace compares.
     os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
     os.environ.setdefault("TORCH_FR_DUMP_TEMP_FILE", str(Path("flight_recorder_rank_").absolute()))
 
 
 def explain(error: BaseException, seconds: float = 5.0) -> str:
-    """After a failure: which ranks have not failed as well, and where the others waited for them.
+    """Name the ranks that have not failed too, and where the others waited for them.
 
-    Every rank that fails calls it; one of them gets the answer, the others ''. They meet at the
-    launcher's store, since the process group is of no use any more.
+    Every rank that fails must call it. One rank gets the answer, the others ''. They use the
+    launcher's store, because the process group is of no use after a failure.
     """
     rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if world_size == 1:
@@ -51,14 +51,15 @@ def explain(error: BaseException, seconds: float = 5.0) -> str:
         return ""
     missing = ", ".join(str(other) for other in range(world_size) if not failed[other])
     return (
-        f"no sign of rank {missing}: killed, stopped, or busy with something else. "
-        f"Rank {rank} waited in {_place(error)}"
+        f"no sign of rank {missing}: killed, stopped, or busy with other work. "
+        f"Rank {rank} waited in {place(error)}"
     )
 
 
-def _place(error: BaseException) -> str:
-    """The innermost line of this project that an error came through."""
+def place(error: BaseException) -> str:
+    """The innermost line of this project, not of an environment inside it, that raised an error."""
     frames = traceback.extract_tb(error.__traceback__)
-    here = str(Path(__file__).parent.parent)
-    own = [frame for frame in frames if frame.filename.startswith(here)] or frames
+    here, packages = f"{Path(__file__).parents[1]}{os.sep}", f"{os.sep}site-packages{os.sep}"
+    own = [f for f in frames if f.filename.startswith(here) and packages not in f.filename]
+    own = own or frames
     return f"{own[-1].name}, {Path(own[-1].filename).name}:{own[-1].lineno}: {own[-1].line}"

@@ -19,7 +19,7 @@ from engine import distributed
 PATIENCE = 10.0  # seconds of waiting after which it is said for whom
 
 
-class Meeting:
+class Rendezvous:
     """All ranks, at the store that the launcher serves, or rank 0."""
 
     def __init__(self, seconds: float) -> None:

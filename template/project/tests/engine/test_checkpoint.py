@@ -1,4 +1,4 @@
-"""What is wrong with a file is said, and the last good one stays (catalogue: K5, K6, K12)."""
+"""What is wrong with a file is said, and the last good one stays."""
 
 import json
 import sys
@@ -8,40 +8,41 @@ import pytest
 import torch
 
 import config
-from engine import checkpoint_files
+from engine import checkpoint
+from tools import checkpoints
 
 
 def save(run: Path, step: int, best_step: int = 0) -> Path:
     """A small checkpoint."""
-    path = checkpoint_files.path_of(run, step)
+    path = checkpoint.path_of(run, step)
     weights = {"weight": torch.full((2, 2), float(step))}
     content = {"model": weights, "step": step, "best_step": best_step, "config": {}}
-    checkpoint_files.write(path, content, world_size=2)
+    checkpoint.write(path, content, world_size=2)
     return path
 
 
 def steps(run: Path) -> list[int]:
-    paths = checkpoint_files.found(run / checkpoint_files.FOLDER)
+    paths = checkpoint.found(run / checkpoint.FOLDER)
     return [int(path.stem.removeprefix("step_")) for path in paths]
 
 
 def test_newest_and_best_stay(tmp_path: Path) -> None:
-    """K6: and nothing that an interrupted save has left."""
+    """And nothing that an interrupted save has left."""
     paths = [save(tmp_path, step) for step in (1, 2, 3, 4)]
     leftover = paths[0].with_suffix(".pt.partial")
     leftover.touch()
-    checkpoint_files.rotate(paths[-1], keep=2, best_step=1)
+    checkpoint.rotate(paths[-1], keep=2, best_step=1)
     assert steps(tmp_path) == [1, 3, 4]
     assert not leftover.exists()
 
 
 def test_rotation_keeps_what_was_just_written(tmp_path: Path) -> None:
-    """K6: a damaged file from further on, which the resume passed over, does not count."""
+    """A damaged file from further on, which the resume passed over, does not count."""
     save(tmp_path, 9).write_bytes(b"")
     save(tmp_path, 4)
     newest = save(tmp_path, 5)
-    checkpoint_files.rotate(newest, keep=1, best_step=0)
-    assert checkpoint_files.newest_good(tmp_path) == str(newest)
+    checkpoint.rotate(newest, keep=1, best_step=0)
+    assert checkpoint.newest_good(tmp_path) == str(newest)
 
 
 @pytest.mark.parametrize(
@@ -56,32 +57,32 @@ def test_rotation_keeps_what_was_just_written(tmp_path: Path) -> None:
 def test_reason_is_said(
     manifest: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """K12: which file, why, and which one is used instead."""
+    """Which file, why, and which one is used instead."""
     good, bad = save(tmp_path, 1), save(tmp_path, 2)
     bad.with_suffix(".json").write_text(manifest)
-    assert checkpoint_files.newest_good(tmp_path) == str(good)
+    assert checkpoint.newest_good(tmp_path) == str(good)
     assert capsys.readouterr().out == f"passed over {bad}: {reason}\n"
 
 
 def test_full_disk_is_named(tmp_path: Path) -> None:
-    """K6: as the operating system's error, which all ranks hear of; the earlier file is good."""
+    """As the operating system's error, which all ranks hear of; the earlier file is good."""
     good = save(tmp_path, 1)
-    partial = checkpoint_files.path_of(tmp_path, 2).with_suffix(".pt.partial")
+    partial = checkpoint.path_of(tmp_path, 2).with_suffix(".pt.partial")
     partial.symlink_to("/dev/full")
     with pytest.raises(OSError, match="No space left"):
         save(tmp_path, 2)
     assert not partial.is_symlink()
-    assert checkpoint_files.newest_good(tmp_path) == str(good)
+    assert checkpoint.newest_good(tmp_path) == str(good)
 
 
 def test_no_good_checkpoint_is_an_error(tmp_path: Path) -> None:
-    """K12: to begin anew would overwrite the run; but a first save that never ended is nothing."""
+    """To begin anew would overwrite the run; but a first save that never ended is nothing."""
     path = save(tmp_path, 1)
     path.write_bytes(b"damaged")
     with pytest.raises(config.ConfigError, match="no checkpoint of"):
-        checkpoint_files.newest_good(tmp_path)
+        checkpoint.newest_good(tmp_path)
     path.with_suffix(".json").unlink()
-    assert checkpoint_files.newest_good(tmp_path) == ""
+    assert checkpoint.newest_good(tmp_path) == ""
 
 
 def test_damage_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,7 +90,7 @@ def test_damage_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     save(tmp_path, 2, best_step=2)
     save(tmp_path, 3).write_bytes(b"damaged")
     with pytest.raises(SystemExit, match="1"):
-        checkpoint_files.main(["verify", str(tmp_path)])
+        checkpoints.main(["verify", str(tmp_path)])
     good, damaged = capsys.readouterr().out.splitlines()
     assert good.startswith("step_00000002.pt  0.0 MB, by 2 ranks")
     assert damaged.startswith("step_00000003.pt  its content is not what was written")
@@ -100,7 +101,7 @@ def test_export(tmp_path: Path) -> None:
     pytest.importorskip("safetensors")
     save(tmp_path, 2)
     output = tmp_path / "model.safetensors"
-    checkpoint_files.main(["export", "--output", str(output), str(tmp_path)])
+    checkpoints.main(["export", "--output", str(output), str(tmp_path)])
     content = output.read_bytes()
     size = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + size])
@@ -112,4 +113,4 @@ def test_export_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     save(tmp_path, 2)
     monkeypatch.setitem(sys.modules, "safetensors.torch", None)
     with pytest.raises(config.ConfigError, match="pip install safetensors"):
-        checkpoint_files.main(["export", str(tmp_path)])
+        checkpoints.main(["export", str(tmp_path)])

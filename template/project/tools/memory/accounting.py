@@ -17,7 +17,7 @@ import model
 import steps
 
 
-class Ledger(TorchDispatchMode):
+class Accounting(TorchDispatchMode):
     """Sees every operation, and counts the bytes alive on a device by what they are for."""
 
     def __init__(self, network: nn.Module, batch: data.Batch, device: torch.device) -> None:
@@ -72,42 +72,42 @@ class Ledger(TorchDispatchMode):
 
 
 def training(
-    network: nn.Module, batch: data.Batch, device: torch.device, passes: int, views: bool
+    network: nn.Module, batch: data.Batch, device: torch.device, views: bool, passes: int = 1
 ) -> Counter[str]:
     """Bytes by kind at the fullest moment of a step, without what DDP and the optimizer keep.
 
     `passes` are the micro-batches; `views`: gradients live in DDP's buckets. The update adds
     nothing: norm, clipping and fused AdamW work in place.
     """
-    ledger = Ledger(network, batch, device)
+    accounting = Accounting(network, batch, device)
     last = False
 
     def arrived(parameter: Tensor) -> None:
         if parameter.grad is None:
             return
-        ledger.count(parameter.grad, "gradients", again=True)
+        accounting.count(parameter.grad, "gradients", again=True)
         if last and views:  # DDP has copied it to its bucket
             parameter.grad = None
 
     for parameter in network.parameters():
         if parameter.requires_grad:
             parameter.register_post_accumulate_grad_hook(arrived)
-    with ledger:
+    with accounting:
         for number in range(passes):
             last = number == passes - 1
-            ledger.kind = "activations"
+            accounting.kind = "activations"
             loss = model.loss_sum(*steps.forward(network, batch, device))
-            ledger.kind = "temporary"
+            accounting.kind = "temporary"
             loss.backward()
     network.zero_grad(set_to_none=True)
-    return ledger.fullest
+    return accounting.fullest
 
 
 @torch.no_grad()
 def evaluation(network: nn.Module, batch: data.Batch, device: torch.device) -> Counter[str]:
     """Bytes by kind at the fullest moment of an evaluation, likewise."""
     network.eval()
-    ledger = Ledger(network, batch, device)
-    with ledger:
+    accounting = Accounting(network, batch, device)
+    with accounting:
         model.metric_sums(*steps.forward(network, batch, device))
-    return ledger.fullest
+    return accounting.fullest

@@ -1,4 +1,4 @@
-"""Starting ranks for tests: real processes with a real process group, in a fraction of a second."""
+"""Starts ranks for tests: real processes with a real process group, in a fraction of a second."""
 
 import multiprocessing
 import os
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch.distributed.elastic.utils.distributed import create_c10d_store
 
 # A server process imports torch and this project once, and the ranks are forked from it. It never
@@ -18,13 +19,8 @@ from torch.distributed.elastic.utils.distributed import create_c10d_store
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # the server is not told where to import from
 CONTEXT = multiprocessing.get_context("forkserver")
-# The last three would be imported by the first step and by the last, in every world again.
-PRELOADED = [
-    "support.common",
-    "torch._dynamo",
-    "matplotlib.figure",
-    "matplotlib.backends.backend_agg",
-]
+# The first optimizer step would import torch._dynamo, in every rank again.
+PRELOADED = ["support.common", "torch._dynamo"]
 CONTEXT.set_forkserver_preload(PRELOADED)
 
 
@@ -34,10 +30,13 @@ class World:
     def __init__(
         self, size: int, function: Callable[..., Any], *arguments: Any, per_node: int = 0
     ) -> None:
-        """Start them, as if on nodes with `per_node` ranks each; 0: all on one.
+        """Start the ranks, as if on nodes with `per_node` ranks each; 0: on two nodes or more.
 
-        Function and arguments must be picklable.
+        Rank and local rank differ then. Where there are GPUs, 0 means one node, since NCCL refuses
+        to share a GPU. Function and arguments must be picklable.
         """
+        if not per_node:
+            per_node = size if torch.cuda.is_available() else max(1, size // 2)
         self.results = Path(tempfile.mkdtemp(prefix="ranks-"))
         # As torchrun does it: the launcher serves the store, so a free port needs no luck.
         self.store = create_c10d_store(
@@ -45,15 +44,14 @@ class World:
         )
         shared = {
             "WORLD_SIZE": str(size),
-            "LOCAL_WORLD_SIZE": str(per_node or size),
+            "LOCAL_WORLD_SIZE": str(per_node),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(self.store.port),
             "TORCHELASTIC_USE_AGENT_STORE": "True",
         }
         self.processes = []
         for rank in range(size):
-            local_rank = rank % (per_node or size)
-            variables = shared | {"RANK": str(rank), "LOCAL_RANK": str(local_rank)}
+            variables = shared | {"RANK": str(rank), "LOCAL_RANK": str(rank % per_node)}
             call = (variables, self.results / str(rank), function, arguments)
             self.processes.append(CONTEXT.Process(target=_rank, args=call))
             self.processes[-1].start()

@@ -1,0 +1,143 @@
+"""Reads TOML files into dataclasses: unknown keys and wrong types are refused, by name."""
+
+import argparse
+import dataclasses
+import difflib
+import json
+import math
+import tomllib
+import types
+import typing
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+Settings = TypeVar("Settings")
+
+
+class ConfigError(Exception):
+    """A mistake of the user's, told in one sentence that says what to do.
+
+    All ranks meet the mistake alike, and rank 0 tells it.
+    """
+
+
+class RankError(ConfigError):
+    """A mistake that one rank may meet alone, so that this rank tells it."""
+
+
+def parser(description: str, default: Path) -> argparse.ArgumentParser:
+    """The arguments that every program of this project takes."""
+    arguments = argparse.ArgumentParser(description=description)
+    arguments.add_argument("--config", type=Path, default=default)
+    arguments.add_argument(
+        "overrides", nargs="*", metavar="section.key=value", help="for example optim.lr=1e-3"
+    )
+    return arguments
+
+
+def load(kind: type[Settings], paths: Sequence[Path], overrides: Sequence[str] = ()) -> Settings:
+    """Read files into a dataclass; a later file wins, and overrides `section.key=value` win last.
+
+    Raises ConfigError for an unknown, missing or mistyped key, and names the nearest valid key.
+    """
+    tables: dict[str, Any] = {}
+    for path in paths:
+        for section, table in _read(path).items():
+            known = tables.get(section, {})
+            tables[section] = known | table if isinstance(table, dict) else table
+    for override in overrides:
+        _apply(kind, tables, override)
+    found: Settings = _build(kind, tables, "")
+    return found
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+
+
+def dump(settings: Any) -> str:
+    """The settings as TOML that `load` reads back to an equal object."""
+    lines = []
+    for section, values in dataclasses.asdict(settings).items():
+        lines += [f"[{section}]", *(f"{key} = {_toml(v)}" for key, v in values.items()), ""]
+    return "\n".join(lines)
+
+
+def flat(settings: Any) -> dict[str, Any]:
+    """Every value by its full name, such as optim.lr."""
+    tables = dataclasses.asdict(settings).items()
+    return {f"{section}.{key}": value for section, table in tables for key, value in table.items()}
+
+
+def _toml(value: Any) -> str:
+    """JSON writes texts, numbers, booleans and lists as TOML does, but not an infinite number."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _apply(kind: type, tables: dict[str, Any], override: str) -> None:
+    name, equals, text = override.partition("=")
+    section, dot, key = name.partition(".")
+    if not (equals and dot):
+        raise ConfigError(f"{override!r} is not of the form section.key=value")
+    table = tables.setdefault(section, {})
+    if isinstance(table, dict):
+        table[key] = _parsed(text, _type_of(kind, section, key))
+
+
+def _type_of(kind: type, section: str, key: str) -> Any:
+    """The type of a key; Any where there is no such key, which `_build` reports."""
+    fields = typing.get_type_hints(typing.get_type_hints(kind).get(section, object))
+    return fields.get(key, Any)
+
+
+def _parsed(text: str, kind: Any) -> Any:
+    """The value of an argument: a text needs no quotes, even if it looks like a number."""
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+    return text if kind is str and not isinstance(value, str) else value
+
+
+def _build(kind: Any, value: Any, where: str) -> Any:
+    """Turn a TOML value into `kind`: a dataclass, or the type of a dataclass's field."""
+    if dataclasses.is_dataclass(kind):
+        if not isinstance(value, dict):
+            raise ConfigError(f"{where} is a section: write [{where}] and its keys below it")
+        return _build_section(kind, value, where)
+    if typing.get_origin(kind) is Literal:
+        if value not in typing.get_args(kind):
+            allowed = ", ".join(json.dumps(choice) for choice in typing.get_args(kind))
+            raise ConfigError(f"{where} = {json.dumps(value)}: choose one of {allowed}")
+        return value
+    if isinstance(kind, types.GenericAlias):
+        (item,) = typing.get_args(kind)
+        if not isinstance(value, list):
+            raise ConfigError(f"{where} = {value!r} must be a list")
+        return [_build(item, element, f"{where}[{i}]") for i, element in enumerate(value)]
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:  # not isinstance: true is an int in Python, but not in a config
+        raise ConfigError(f"{where} = {value!r} must be of type {kind.__name__}")
+    return value
+
+
+def _build_section(kind: Any, table: dict[str, Any], where: str) -> Any:
+    prefix = f"{where}." if where else ""
+    hints = typing.get_type_hints(kind)
+    for key in table:
+        if key not in hints:
+            near = difflib.get_close_matches(key, hints, n=1, cutoff=0)
+            raise ConfigError(f"unknown key {prefix}{key}: did you mean {prefix}{near[0]}?")
+    missing = [prefix + key for key in hints if key not in table]
+    if missing:
+        raise ConfigError(f"missing from the config: {', '.join(missing)}")
+    return kind(**{key: _build(hint, table[key], prefix + key) for key, hint in hints.items()})
