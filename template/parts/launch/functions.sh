@@ -1,0 +1,31 @@
+# Takes over the KEY=VALUE lines of the file $1 as they stand, as NCCL does: nothing in them is interpreted, and what
+# the environment already holds wins.
+load_env() {
+    local line
+    while IFS= read -r line || [[ $line ]]; do
+        if [[ $line == [A-Z]*=* && ! -v ${line%%=*} ]]; then
+            export "${line?}"
+        fi
+    done <"$1"
+}
+
+if [[ ${DEBUG:-0} == 1 ]]; then
+    load_env {{ launch_folder }}/nccl.debug.env
+fi
+
+# The network between the nodes.
+network_env() {
+# {% if network in ("gib", "fastrak") %}
+# {% filter indent(4, first=true) %}
+# {% include "parts/network/" ~ network ~ ".sh" %}
+# {% endfilter %}
+# {% endif %}
+    load_env {{ launch_folder }}/nccl.env
+}
+
+# Prints how many threads each of $1 processes may use: torchrun would give them one. nproc counts the cores that this
+# job may run on, not those of the machine.
+threads_for() {
+    local threads=$(($(nproc) / $1))
+    echo $((threads > 0 ? threads : 1))
+}
