@@ -45,7 +45,7 @@ PLAIN: Answers = {
 }
 GPT: Answers = {**{k: v for k, v in FULL.items() if k != "batch_norm"}, "model": "gpt"}
 
-BACKWARD = "    now.scaler.scale(loss * weight).backward()\n"
+BACKWARD = "    state.scaler.scale(loss * weight).backward()\n"
 SESSION = """\
     yield _setup(cfg)
     _ended.append(dist.group.WORLD)
@@ -55,8 +55,8 @@ LOCK = """\
     with filelock.FileLock(folder / ".lock"):
         data.prepare(cfg)
 """
-WRAPPED = "    network = distributed.wrap(model.build(cfg.model, shape), ranks, cfg)\n"
-SEED = '    loading.seed_all("step", cfg.run.seed, now.step, ranks.rank)\n'
+WRAPPED = "    network = distributed.wrap(model.build(cfg.model, shape), process, cfg)\n"
+SEED = '    loading.seed_all("step", cfg.run.seed, state.step, process.rank)\n'
 
 
 class Edit(NamedTuple):
@@ -68,15 +68,15 @@ class Edit(NamedTuple):
 
 
 EDITS = [
-    Edit("D1", "engine/distributed.py", "    model = model.to(ranks.device)\n", ""),
-    Edit("D1", "train.py", WRAPPED, WRAPPED + "    network = network.to(ranks.device)\n"),
+    Edit("D1", "engine/distributed.py", "    model = model.to(process.device)\n", ""),
+    Edit("D1", "train.py", WRAPPED, WRAPPED + "    network = network.to(process.device)\n"),
     Edit(
         "D2",
         "engine/distributed.py",
-        "    model = model.to(ranks.device)\n",
-        "    model.stem.to(ranks.device)\n",
+        "    model = model.to(process.device)\n",
+        "    model.stem.to(process.device)\n",
     ),
-    Edit("D3", "steps.py", "batch.targets.to(device, non_blocking=True)", "batch.targets"),
+    Edit("D3", "steps.py", "(tensor.to(device, non_blocking=True) for tensor in batch)", "batch"),
     Edit(
         "D4",
         "engine/distributed.py",
@@ -138,13 +138,13 @@ EDITS = [
         "D14",
         "train.py",
         "    set_numerics(cfg.run)\n",
-        "    set_numerics(cfg.run)\n    if ranks.is_main:\n        loading.prepare(cfg.data)\n"
+        "    set_numerics(cfg.run)\n    if process.is_main:\n        loading.prepare(cfg.data)\n"
         "    torch.distributed.barrier()\n",
     ),
     Edit("S1", "engine/loading.py", "        sampler=shard,\n", "        shuffle=True,\n"),
     Edit("S2", "engine/loading.py", "        self.order.set_epoch(epoch)\n", ""),
     Edit("S2", "engine/loading.py", "self.order.set_epoch(epoch)", "self.order.set_epoch(0)"),
-    Edit("S3", "engine/loading.py", "seed=draws.seed", "seed=draws.seed + ranks.rank"),
+    Edit("S3", "engine/loading.py", "seed=split.seed", "seed=split.seed + process.rank"),
     Edit("S4", "engine/loading.py", "sampler=shard,\n", "sampler=shard,\n        shuffle=True,\n"),
     Edit(
         "S5",
@@ -153,27 +153,27 @@ EDITS = [
         "micro_batch * self.micro_batch",
         GPT,
     ),
-    Edit("S6", "steps.py", SEED, SEED.replace(", ranks.rank", ""), GPT),
+    Edit("S6", "steps.py", SEED, SEED.replace(", process.rank", ""), GPT),
     Edit(
         "S7",
         "engine/loading.py",
-        "Draws(splits.train, ",
-        "Draws(splits.train[ranks.rank :: ranks.world_size], ",
+        "MicroBatches(splits.train, ",
+        "MicroBatches(splits.train[process.rank :: process.world_size], ",
     ),
     Edit(
         "S8",
         "engine/loading.py",
-        "    val_shard = Shard(val_draws, ranks, batches.micro_batch, shuffle=False)\n",
+        "    val_shard = Shard(val, process, batches.micro_batch, shuffle=False)\n",
         "    val_shard = DistributedSampler(splits.val, shuffle=False)\n",
     ),
-    Edit("G1", "steps.py", "forward(now.model, ", "forward(now.model.module, "),
+    Edit("G1", "steps.py", "forward(state.model, ", "forward(state.model.module, "),
     Edit("G2", "steps.py", BACKWARD, "    loss.backward()\n"),
-    Edit("G3", "steps.py", "with now.model.no_sync():", "with contextlib.nullcontext():"),
+    Edit("G3", "steps.py", "with state.model.no_sync():", "with contextlib.nullcontext():"),
     Edit(
         "G4",
         "steps.py",
-        "    now.scaler.unscale_(",
-        "    now.optimizer.zero_grad()\n    now.scaler.unscale_(",
+        "    state.scaler.unscale_(",
+        "    state.optimizer.zero_grad()\n    state.scaler.unscale_(",
     ),
     Edit(
         "G5",
@@ -183,8 +183,8 @@ EDITS = [
         "            break\n",
     ),
     Edit("G6", "model.py", ', reduction="sum"', ""),
-    Edit("G7", "steps.py", "    now.scaler.unscale_(now.optimizer)", "    pass"),
-    Edit("G8", "steps.py", BACKWARD, BACKWARD + "    now.scheduler.step()\n"),
+    Edit("G7", "steps.py", "    state.scaler.unscale_(state.optimizer)", "    pass"),
+    Edit("G8", "steps.py", BACKWARD, BACKWARD + "    state.scheduler.step()\n"),
     Edit("G9", "steps.py", "torch.float16", "torch.bfloat16"),
     Edit("G9", "engine/state.py", '            "scaler": self.scaler.state_dict(),\n', ""),
     Edit("G10", "steps.py", BACKWARD, "    if loss.isnan():\n        return\n" + BACKWARD),
@@ -212,9 +212,9 @@ EDITS = [
     Edit(
         "B2",
         "engine/distributed.py",
-        '    if ranks.device.type == "cuda":\n'
-        "        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)\n    elif ranks.is_main:\n",
-        "    model = nn.SyncBatchNorm.convert_sync_batchnorm(model)\n    if ranks.is_main:\n",
+        '    if process.device.type == "cuda":\n'
+        "        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)\n    elif process.is_main:\n",
+        "    model = nn.SyncBatchNorm.convert_sync_batchnorm(model)\n    if process.is_main:\n",
     ),
     Edit(
         "B3",
@@ -223,7 +223,7 @@ EDITS = [
         "        broadcast_buffers=False,\n        bucket_cap_mb=",
         PLAIN,
     ),
-    Edit("K1", "engine/checkpoint.py", "    distributed.on_main(ranks, write)\n", "    write()\n"),
+    Edit("K1", "engine/checkpoint.py", "    distributed.on_main(process, task)\n", "    task()\n"),
     Edit("K2", "engine/state.py", "self.model.module.state_dict()", "self.model.state_dict()"),
     Edit(
         "K3",
@@ -235,22 +235,22 @@ EDITS = [
     Edit(
         "K4",
         "engine/state.py",
-        '        self.valid = snapshot["valid"]\n',
+        '        self.target_count = snapshot["valid"]\n',
         '        torch.set_rng_state(snapshot["random"])\n',
         PLAIN,
     ),
     Edit(
         "K5",
-        "engine/checkpoint_files.py",
+        "engine/checkpoint.py",
         "_write_whole(path, lambda file: _save(content, file))",
         "torch.save(content, path)",
     ),
     Edit(
         "K6",
         "engine/checkpoint.py",
-        "        checkpoint_files.write(",
-        "        checkpoint_files.rotate(path, cfg.checkpoint.keep, now.best_step)\n"
-        "        checkpoint_files.write(",
+        "        write(",
+        "        rotate(path, cfg.checkpoint.keep, state.best_step)\n"
+        "        write(",
     ),
     Edit("K7", "engine/checkpoint.py", ', map_location="cpu"', ""),
     Edit("K7", "engine/checkpoint.py", "weights_only=True", "weights_only=False"),
@@ -258,7 +258,7 @@ EDITS = [
         "K8",
         "engine/distributed.py",
         "    dist.broadcast_object_list(",
-        "    if ranks.is_main:\n        dist.broadcast_object_list(",
+        "    if process.is_main:\n        dist.broadcast_object_list(",
     ),
     Edit(
         "K9",
@@ -276,17 +276,17 @@ EDITS = [
     Edit(
         "O1",
         "engine/report.py",
-        "        if self.ranks.is_main:\n            clear",
+        "        if self.process.is_main:\n            clear",
         "        if True:\n            clear",
     ),
     Edit("O2", "steps.py", "distributed.sum_over_ranks(torch.stack(", "(torch.stack("),
     Edit(
         "O3",
         "train.py",
-        "            if ends_epoch:\n                validate(",
-        "            if ends_epoch and job.ranks.is_main:\n                validate(",
+        "            if ends_epoch or due(state.step, run.cfg.train.evaluate_every_steps):\n",
+        "            if ends_epoch and run.process.is_main:\n",
     ),
-    Edit("O4", "steps.py", "now.loss += loss.detach()", "now.loss += loss.item()"),
+    Edit("O4", "steps.py", "state.loss += loss.detach()", "state.loss += loss.item()"),
     Edit(
         "O5",
         "engine/report.py",

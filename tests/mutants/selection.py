@@ -1,8 +1,11 @@
-"""A plug-in for the tests of a generated project: only those that name one pitfall."""
+"""A plug-in for the tests of a generated project: only those that notice one pitfall."""
 
-import re
+import tomllib
+from pathlib import Path
 
 import pytest
+
+ROWS = Path(__file__).with_name("rows.toml")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -10,7 +13,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep what names it, in a project that can still be imported."""
+    """Keep the tests of the pitfall's row, in a project that can still be imported."""
     __import__("train")
-    named = re.compile(rf"\b{config.getoption('--pitfall')}\b")
-    items[:] = [item for item in items if named.search(str(getattr(item, "obj", None).__doc__))]
+    rows: dict[str, list[str]] = tomllib.loads(ROWS.read_text(encoding="utf-8"))
+    names = rows[config.getoption("--pitfall")]
+    items[:] = [item for item in items if getattr(item, "originalname", item.name) in names]

@@ -110,8 +110,6 @@ def _parsed(text: str, kind: Any) -> Any:
 def _build(kind: Any, value: Any, where: str) -> Any:
     """Turn a TOML value into `kind`: a dataclass, or the type of a dataclass's field."""
     if dataclasses.is_dataclass(kind):
-        if not isinstance(value, dict):
-            raise ConfigError(f"{where} is a section: write [{where}] and its keys below it")
         return _build_section(kind, value, where)
     if typing.get_origin(kind) is Literal:
         if value not in typing.get_args(kind):
@@ -130,7 +128,9 @@ def _build(kind: Any, value: Any, where: str) -> Any:
     return value
 
 
-def _build_section(kind: Any, table: dict[str, Any], where: str) -> Any:
+def _build_section(kind: Any, table: Any, where: str) -> Any:
+    if not isinstance(table, dict):
+        raise ConfigError(f"{where} is a section: write [{where}] and its keys below it")
     prefix = f"{where}." if where else ""
     hints = typing.get_type_hints(kind)
     for key in table:

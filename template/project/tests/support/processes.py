@@ -8,6 +8,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
@@ -56,24 +57,15 @@ class World:
             self.processes.append(CONTEXT.Process(target=_rank, args=call))
             self.processes[-1].start()
 
-    def wait(self, seconds: float = 120) -> list[int]:
-        """Wait until all have ended or one has failed; returns the exit codes, -9: killed."""
+    def end(self, seconds: float = 60, first_failure: bool = False) -> list[int | None]:
+        """Wait until all have ended, or one has failed; returns the exit codes, None for no end."""
         deadline = time.monotonic() + seconds
-        while not all(process.exitcode == 0 for process in self.processes):
-            if any(process.exitcode for process in self.processes):
+        running = list(self.processes)
+        while running and time.monotonic() < deadline:
+            connection.wait([process.sentinel for process in running], timeout=1)
+            running = [process for process in running if process.exitcode is None]
+            if first_failure and any(process.exitcode for process in self.processes):
                 break
-            assert time.monotonic() < deadline, f"ranks are still running after {seconds} s"
-            self.processes[0].join(0.02)
-            for process in self.processes:
-                process.join(0.001)
-        self.kill()
-        return [process.exitcode or 0 for process in self.processes]
-
-    def end(self, seconds: float = 60) -> list[int | None]:
-        """Wait until all have ended by themselves; returns the exit codes, None for who has not."""
-        deadline = time.monotonic() + seconds
-        for process in self.processes:
-            process.join(max(0.0, deadline - time.monotonic()))
         codes = [process.exitcode for process in self.processes]
         self.kill()
         return codes
@@ -104,7 +96,7 @@ def run(
     """
     world = World(size, function, *arguments, per_node=per_node)
     try:
-        codes = world.wait(seconds)
+        codes = world.end(seconds, first_failure=True)
     finally:
         world.kill()
     answers = [world.answer(rank) for rank in range(size)]
