@@ -17,18 +17,21 @@ def carried(
         DdpgenError: a change is refused, or a recorded answer under the changes.
     """
     chosen = answers.differing(before, recorded, {})
+    # As copier tells templates by this name that a project is updated, so that new questions may
+    # have defaults of their own for projects from before.
+    earlier = recorded | {"_commit": "earlier"}
     kept = recorded.keys() & after.questions.keys() - changes.keys()
     try:
         given = {name: answers.from_native(after.questions[name], recorded[name]) for name in kept}
         while True:
             outdated = [
                 state.question.name
-                for state in after.evaluate(given | changes, recorded)
+                for state in after.evaluate(given | changes, earlier)
                 if state.problem and state.question.name in given
                 if not (state.active and state.question.name in chosen)
             ]
             if not outdated:
-                return answers.resolve(after, given | changes, recorded)
+                return answers.resolve(after, given | changes, earlier)
             del given[outdated[0]]
     except DdpgenError as error:
         if error.option in kept:

@@ -90,8 +90,8 @@ def merge(
     objects = project.git("rev-parse", "--path-format=absolute", "--git-path", "objects")
     (repository / "objects/info/alternates").write_text(f"{objects}\n")
     ours = project.git("rev-parse", "HEAD:./")
-    before, mine = (migrate(tree, steps or [], repository) for tree in (base, ours))
-    mine.rewrites = [rewrite for rewrite in mine.rewrites if rewrite.path not in before.entries]
+    template = trees.read(base, repository)
+    before, mine = (migrate(tree, steps or [], template, repository) for tree in (base, ours))
     if steps is not None:
         mine.entries = without_shims(mine.entries, repository)
     moved_base, moved_ours = (trees.write(done.entries, repository) for done in (before, mine))

@@ -6,10 +6,15 @@ project as it was generated and to the project as its user committed it, the tab
 merge only what the user and the template changed.
 """
 
+import fnmatch
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from functools import partial
+from itertools import zip_longest
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from ddpgen.errors import DdpgenError
 from ddpgen.template_source import order
@@ -31,12 +36,18 @@ class Migration:
         reason: why, in words for users.
         moves: new paths of files by old ones.
         programs: modules to start, by the old paths of programs.
+        merged: files that became part of another, by old path; only imports are rewritten.
+        names: new names in the files of the template.
+        exported: new names of what a user's own files import, by module and old name.
     """
 
     version: str
     reason: str
     moves: Mapping[str, str] = field(default_factory=dict)
     programs: Mapping[str, str] = field(default_factory=dict)
+    merged: Mapping[str, str] = field(default_factory=dict)
+    names: Sequence[Mapping[str, Any]] = ()
+    exported: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -84,48 +95,107 @@ def between(since: str, to: str) -> list[Migration]:
     ]
 
 
-def migrate(tree: str, migrations: Sequence[Migration], repository: Path) -> Migrated:
+def migrate(
+    tree: str, migrations: Sequence[Migration], template: Iterable[str], repository: Path
+) -> Migrated:
     """Apply migrations to the files of a tree, in this order.
 
     Args:
         tree: a tree that the repository has, or borrows from another.
         migrations: what to apply.
+        template: the files of the template among them, by the paths before all migrations.
         repository: the git directory, which new contents go to.
 
     Raises:
         DdpgenError: a file of the user's is where another has to move.
     """
     done = Migrated(trees.read(tree, repository))
+    known = {*template}
+    began = _sources(done, repository)
     for migration in migrations:
-        _move(done, migration, repository)
+        moved = _moved(done.entries, migration)
+        for old, new in migration.programs.items():
+            if old in {*moved, *done.programs} or (old in migration.merged and old in done.entries):
+                done.programs[old] = new
+        for path, content in _sources(done, repository).items():
+            renewed = _rewritten(path, content, migration, moved, path in known, done)
+            if renewed != content:
+                entry = Entry(done.entries[path].mode, trees.store(renewed, repository))
+                done.entries[path] = entry
+        done.entries = {moved.get(path, path): entry for path, entry in done.entries.items()}
+        known = {migration.moves.get(path, path) for path in known}
+    done.programs = {old: new for old, new in done.programs.items() if old in began}
+    own = began.keys() & done.entries.keys() - known
+    done.rewrites += _differences(began, {p: done.entries[p] for p in own}, repository)
     return done
 
 
-def _move(done: Migrated, migration: Migration, repository: Path) -> None:
-    """Apply one migration: imports first, while the modules lie where the imports say."""
-    moved = {old: new for old, new in migration.moves.items() if old in done.entries}
+def _differences(
+    began: Mapping[str, bytes], ended: Mapping[str, Entry], repository: Path
+) -> Iterator[Rewrite]:
+    """Yield the lines of files that were rewritten."""
+    contents = trees.contents(ended.values(), repository)
+    for path, entry in sorted(ended.items()):
+        old, new = (
+            b.decode("utf-8", "replace").splitlines() for b in (began[path], contents[entry.name])
+        )
+        for kind, first, last, begin, end in SequenceMatcher(None, old, new).get_opcodes():
+            if kind != "equal":
+                lines = zip_longest(old[first:last], new[begin:end], fillvalue="")
+                for number, pair in enumerate(lines, first + 1):
+                    yield Rewrite(path, number, " -> ".join(text.strip() for text in pair))
+
+
+def _moved(entries: Mapping[str, Entry], migration: Migration) -> dict[str, str]:
+    """Return the moves of files that are there."""
+    moved = {old: new for old, new in migration.moves.items() if old in entries}
     for old, new in moved.items():
-        if not _is_free(new, done.entries):
+        if not _is_free(new, entries):
             raise DdpgenError(
                 f"is in the way: {old} moves there",
                 option=new,
                 remedy="rename yours, commit, and try again",
             )
-    done.programs |= {old: new for old, new in migration.programs.items() if old in moved}
-    sources = {p: e for p, e in done.entries.items() if p.endswith(".py") and e.is_file}
-    contents = trees.contents(sources.values(), repository) if moved else {}
-    for path, entry in sources.items():
-        modules = {
-            module(old): module(new)
-            for old, new in moved.items()
-            if not PurePosixPath(old).name.startswith("test_") and _imports(old, path, done.entries)
-        }
-        renewed = rewriting.imports(contents[entry.name], modules) if modules else None
-        if renewed:
-            done.rewrites += [Rewrite(path, line, words) for line, words in renewed.notes]
-            done.entries[path] = Entry(entry.mode, trees.store(renewed.content, repository))
-    done.entries = {moved.get(path, path): entry for path, entry in done.entries.items()}
-    done.rewrites = [replace(r, path=moved.get(r.path, r.path)) for r in done.rewrites]
+    return moved
+
+
+def _sources(done: Migrated, repository: Path) -> dict[str, bytes]:
+    """Return the contents of all Python files by path."""
+    files = {p: e for p, e in done.entries.items() if p.endswith(".py") and e.is_file}
+    contents = trees.contents(files.values(), repository)
+    return {path: contents[entry.name] for path, entry in files.items()}
+
+
+def _rewritten(
+    path: str,
+    content: bytes,
+    migration: Migration,
+    moved: Mapping[str, str],
+    of_template: bool,
+    done: Migrated,
+) -> bytes:
+    """Return a Python file with new names of variables, of what it imports, and of modules."""
+    modules = {
+        module(old): module(new)
+        for old, new in {**moved, **migration.merged}.items()
+        if not PurePosixPath(old).name.startswith("test_") and _imports(old, path, done.entries)
+    }
+    steps = []
+    if of_template:
+        for entry in migration.names:
+            if any(fnmatch.fnmatchcase(path, pattern) for pattern in entry["files"]):
+                changed = {key: value for key, value in entry.items() if key != "files"}
+                steps.append(partial(rewriting.names, changed=rewriting.Names(**changed)))
+    elif migration.exported:
+        steps.append(partial(rewriting.exported, new_names=migration.exported))
+    if modules:
+        steps.append(partial(rewriting.imports, modules=modules, rebind=of_template))
+    try:
+        for step in steps:
+            content = step(content)
+    except rewriting.UnreadableError:
+        done.rewrites.append(Rewrite(path, 1, "cannot be read as Python, and stays as it is"))
+    return content
 
 
 def _is_free(path: str, entries: Mapping[str, Entry]) -> bool:

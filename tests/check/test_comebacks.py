@@ -213,7 +213,8 @@ EDITS = [
         "B2",
         "engine/distributed.py",
         '    if process.device.type == "cuda":\n'
-        "        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)\n    elif process.is_main:\n",
+        "        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)\n"
+        "    elif process.is_main:\n",
         "    model = nn.SyncBatchNorm.convert_sync_batchnorm(model)\n    if process.is_main:\n",
     ),
     Edit(
@@ -249,8 +250,7 @@ EDITS = [
         "K6",
         "engine/checkpoint.py",
         "        write(",
-        "        rotate(path, cfg.checkpoint.keep, state.best_step)\n"
-        "        write(",
+        "        rotate(path, cfg.checkpoint.keep, state.best_step)\n        write(",
     ),
     Edit("K7", "engine/checkpoint.py", ', map_location="cpu"', ""),
     Edit("K7", "engine/checkpoint.py", "weights_only=True", "weights_only=False"),

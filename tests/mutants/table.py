@@ -67,7 +67,8 @@ MUTATIONS = [
         "    *inputs, targets = batch\n    targets = targets.to(device, non_blocking=True)\n"),
     Mutation("D3", "targets stay on the CPU", "gpt", "steps.py",
         "    *inputs, targets = (tensor.to(device, non_blocking=True) for tensor in batch)\n",
-        "    *inputs, targets = batch\n    inputs = [x.to(device, non_blocking=True) for x in inputs]\n"),
+        "    *inputs, targets = batch\n"
+        "    inputs = [x.to(device, non_blocking=True) for x in inputs]\n"),
     Mutation("D4", "device from the global rank", "mlp", "engine/distributed.py",
         "    device = _pick_device(cfg, local_rank)\n", "    device = _pick_device(cfg, rank % 4)\n"
         "    device = torch.device(device.type, rank) if device.type == 'cuda' else device\n"),
@@ -190,15 +191,16 @@ MUTATIONS = [
     Mutation("G2", "a sum that nobody divides", "mlp", "steps.py",
         "process.world_size / max(1, step_batch.target_count)", "float(process.world_size)"),
     Mutation("G2", "DDP's division is forgotten", "gpt", "steps.py",
-        "process.world_size / max(1, step_batch.target_count)", "1 / max(1, step_batch.target_count)",
+        "process.world_size / max(1, step_batch.target_count)",
+        "1 / max(1, step_batch.target_count)",
         check="that the number counts the targets of all ranks is decided in another object"),
     Mutation("G3", "no no_sync", "gpt", "steps.py",
-        "        with state.model.no_sync():  # around forward too: DDP decides there what it reduces\n"
-        "            backward(state, batch, weight, process.device)\n",
+        "        with state.model.no_sync():  # around forward too: DDP decides there what it "
+        "reduces\n            backward(state, batch, weight, process.device)\n",
         "        backward(state, batch, weight, process.device)\n"),
     Mutation("G3", "forward outside of no_sync", "fp16", "steps.py",
-        "        with state.model.no_sync():  # around forward too: DDP decides there what it reduces\n"
-        "            backward(state, batch, weight, process.device)\n",
+        "        with state.model.no_sync():  # around forward too: DDP decides there what it "
+        "reduces\n            backward(state, batch, weight, process.device)\n",
         "        loss = model.loss_sum(*forward(state.model, batch, process.device))\n"
         "        with state.model.no_sync():\n"
         "            state.scaler.scale(loss * weight).backward()\n"),
@@ -240,7 +242,8 @@ MUTATIONS = [
         "    state.norm = nn.utils.clip_grad_norm_(parameters, clip_norm * (count > 0))\n"),
     Mutation("G8", "the schedule runs through skipped steps", "mlp", "steps.py",
         "    state.updates += optim.step(state.optimizer, state.norm, schedule(state.updates))\n",
-        "    optim.step(state.optimizer, state.norm, schedule(state.updates))\n    state.updates += 1\n",
+        "    optim.step(state.optimizer, state.norm, schedule(state.updates))\n"
+        "    state.updates += 1\n",
         check="that the counter shall leave out skipped steps only its comment says"),
     Mutation("G8", "a schedule for each rank's steps", "mlp", "train.py",
         "peak, total_steps, process.device", "peak, total_steps * 2, process.device",
@@ -382,7 +385,8 @@ MUTATIONS = [
         check="which of its files a program means is its own affair"),
     # --- output ---
     Mutation("O1", "every rank talks", "mlp", "engine/report.py",
-        "        if self.process.is_main:\n            clear", "        if True:\n            clear"),
+        "        if self.process.is_main:\n            clear",
+        "        if True:\n            clear"),
     Mutation("O1", "every rank writes the history", "mlp", "engine/report.py",
         "    def _write(self, step: int, row: dict[str, float]) -> None:\n"
         "        if not self.process.is_main:\n            return\n",

@@ -20,6 +20,8 @@ def test_page_promises_what_tests_notice() -> None:
     assert named.keys() - rows.keys() == set(), "noticed by a test, not on the page"
     template = template_source.template_root()
     files = [*template.glob("project/tests/**/test_*"), *template.glob("parts/*/test_*.py")]
-    tests = set(re.findall(r"^def (test_\w+)", "\n".join(f.read_text() for f in files), re.MULTILINE))
+    tests = set(
+        re.findall(r"^def (test_\w+)", "\n".join(f.read_text() for f in files), re.MULTILINE)
+    )
     missing = {name for names in named.values() for name in names} - tests
     assert missing == set(), "named in rows.toml, in no project"

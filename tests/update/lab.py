@@ -20,7 +20,7 @@ OLD, NEW = "v90.0.0", "v91.0.0"
 # Two versions of a file, of one length and written in one second, have the same compiled file.
 NOTHING_COMPILED = {"PYTHONDONTWRITEBYTECODE": "1"}
 RENAMED_FROM, RENAMED_TO = "launch/nccl.debug.env", "launch/debug.env"
-DELETED, ADDED = "tests/engine/test_equality.py", "tests/test_added.py"
+DELETED, ADDED = "tests/engine/test_devices.py", "tests/test_added.py"
 CHANGED_IN_NEW = ("train.py", "steps.py", "config.toml", "README.md", "optim.py", "launch/local.sh")
 
 
