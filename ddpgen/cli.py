@@ -93,7 +93,7 @@ class _Version(argparse.Action):
     """Says the versions; the template's requirements are read when somebody asks."""
 
     def __call__(self, *_: object) -> None:
-        from ddpgen import template_source
+        from ddpgen.fetching import template_source
 
         needs = template_source.requirements()
         print(f"ddpgen {__version__} (template {template_source.TAG}; projects need {needs})")

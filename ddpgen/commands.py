@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ddpgen.errors import DdpgenError, show
 
 if TYPE_CHECKING:
-    from ddpgen.questions import Answers, Questionnaire, Value
+    from ddpgen.asking.questions import Answers, Questionnaire, Value
 
 FINDINGS = 1
 
@@ -33,21 +33,21 @@ def _leave(number: int, _frame: FrameType | None) -> None:
 
 
 def _completion(arguments: Namespace) -> int:
-    from ddpgen import completion
+    from ddpgen.asking import completion
 
     print(completion.script(arguments.shell, arguments.parser()), end="")
     return 0
 
 
 def _options(arguments: Namespace) -> int:
-    from ddpgen import options
+    from ddpgen.asking import options
 
     print(options.describe(arguments.form), end="")
     return 0
 
 
 def _check(arguments: Namespace) -> int:
-    from ddpgen.check import driver, pages, reporter
+    from ddpgen.checking import driver, pages, reporter
 
     if arguments.list or arguments.explain is not None:
         print(pages.listing() if arguments.list else pages.explain(arguments.explain), end="")
@@ -64,7 +64,9 @@ def _check(arguments: Namespace) -> int:
 
 
 def _new(arguments: Namespace) -> int:
-    from ddpgen import answers, detect, questions, render, sites
+    from ddpgen.asking import answers, detect, questions
+    from ddpgen.launching import sites
+    from ddpgen.rendering import render
 
     questionnaire = questions.load()
     given: Answers = {}
@@ -100,27 +102,27 @@ def _new(arguments: Namespace) -> int:
 
 
 def _update(arguments: Namespace) -> int:
-    from ddpgen import update
+    from ddpgen.updating import update
 
     path = _path(arguments.path)
     return update.update(path, arguments.to, arguments.data, dry_run=arguments.dry_run)
 
 
 def _set(arguments: Namespace) -> int:
-    from ddpgen import update
+    from ddpgen.updating import update
 
     path = _path(arguments.path)
     return update.change(path, arguments.assignments, dry_run=arguments.dry_run)
 
 
 def _diff(arguments: Namespace) -> int:
-    from ddpgen import update
+    from ddpgen.updating import update
 
     return update.diff(_path(arguments.path))
 
 
 def _launch(arguments: Namespace) -> int:
-    from ddpgen import launch
+    from ddpgen.launching import launch
 
     path = _path(arguments.path)
     if arguments.list:
@@ -137,7 +139,8 @@ def _launch(arguments: Namespace) -> int:
 
 
 def _site(arguments: Namespace) -> int:
-    from ddpgen import questions, sites
+    from ddpgen.asking import questions
+    from ddpgen.launching import sites
 
     if arguments.action == "new":
         print(f"Wrote {sites.create(arguments.name)}: look it through.")
@@ -163,7 +166,7 @@ def _interview(questionnaire: "Questionnaire", given: "Answers", named: "Answers
             "there is no terminal to ask in",
             remedy="add --defaults; say what should differ with --data KEY=VALUE or --answers FILE",
         )
-    from ddpgen import detect, prompts
+    from ddpgen.asking import detect, prompts
 
     detector = detect.Detector()
 

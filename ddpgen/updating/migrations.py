@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from ddpgen.errors import DdpgenError
-from ddpgen.template_source import order
+from ddpgen.fetching.template_source import order
 from ddpgen.updating import rewriting, trees
 from ddpgen.updating.trees import Entry
 

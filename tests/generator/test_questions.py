@@ -9,8 +9,9 @@ import copier
 import jinja2.meta
 import pytest
 
-from ddpgen import questions, template_source
-from ddpgen.questions import Answers, Question, Questionnaire
+from ddpgen.asking import questions
+from ddpgen.asking.questions import Answers, Question, Questionnaire
+from ddpgen.fetching import template_source
 
 QUESTIONNAIRE = questions.load()
 INTEGERS = [-1, 0, 1, 2, 3, 8, 64, 65, 1024, 20000, 10**12]

@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 from rendering import compile_once
 
-from ddpgen import answers, questions, render, template_source
+from ddpgen.asking import answers, questions
 from ddpgen.errors import DdpgenError
+from ddpgen.fetching import template_source
+from ddpgen.rendering import render
 from generator.program import COMMAND, ddpgen, everything
 
 QUESTIONNAIRE = questions.load()

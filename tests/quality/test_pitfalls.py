@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from ddpgen import template_source
+from ddpgen.fetching import template_source
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "pitfalls.md"
 ROW = re.compile(r"\| ([A-Z]\d+) \| .+ \| ([CTSR -]+) \| .+ \|")

@@ -8,9 +8,8 @@ import pytest
 import yaml
 from generator.program import everything
 
-from ddpgen import update
-from ddpgen.questions import Value
-from ddpgen.updating import migrations
+from ddpgen.asking.questions import Value
+from ddpgen.updating import migrations, update
 from update.lab import NEW, OLD, Lab
 
 SAMPLE: dict[str, dict[str, Value]] = {

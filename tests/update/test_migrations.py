@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ddpgen import template_source, update
 from ddpgen.errors import DdpgenError
-from ddpgen.updating import migrations, rewriting
+from ddpgen.fetching import template_source
+from ddpgen.updating import migrations, rewriting, update
 from update.lab import NEW, Lab
 
 MOVED = {

@@ -1,0 +1,141 @@
+"""S1-S4: the sampler that deals out the order, and its arguments."""
+
+import ast
+from collections.abc import Iterator
+
+from ddpgen.checking.guards import WITHOUT_DDP, guarded
+from ddpgen.checking.registry import rule
+from ddpgen.checking.rules.data import EVALUATION, LOADER, SAMPLER
+from ddpgen.checking.source import Function, Module, constant, keyword, matches, source
+from ddpgen.checking.values import mentions
+
+# Numbers that each process finds for itself.
+_OWN = r"getpid\(|urandom\(|time\(\)|time_ns\(\)|randint\(|randrange\(|secrets\."
+
+
+@rule(
+    "S1",
+    "a fixed share: every rank sees the same samples",
+    "leave num_replicas and rank out, or pass the world size and this process's rank",
+)
+def fixed_share(module: Module) -> Iterator[ast.AST]:
+    for call in module.called(SAMPLER):
+        rank = keyword(call, "rank", 2)
+        if type(constant(rank)) is int and not guarded(module, call, WITHOUT_DDP):
+            yield call
+
+
+@rule(
+    "S2",
+    "without set_epoch the sampler gives the same order in every epoch",
+    "call sampler.set_epoch(epoch) at the start of each epoch",
+)
+def no_set_epoch(module: Module) -> Iterator[ast.AST]:
+    if module.program.calls("set_epoch"):
+        return
+    for call in module.called(SAMPLER):
+        shuffle = keyword(call, "shuffle", 3)
+        if constant(shuffle) is False or matches(module.statement(call), EVALUATION):
+            continue
+        if module.program.says(r"for \w*epoch\w* in|while .*epoch|\.backward\("):
+            yield call
+
+
+@rule(
+    "S2",
+    "the same number in every epoch: the order never changes",
+    "pass the number of the epoch: sampler.set_epoch(epoch)",
+)
+def constant_epoch(module: Module) -> Iterator[ast.AST]:
+    for call in module.methods("set_epoch"):
+        if call.args and isinstance(call.args[0], ast.Constant):
+            yield call
+
+
+@rule(
+    "S2",
+    "the same number in every epoch, which reaches set_epoch: the order never changes",
+    "pass the number of the epoch",
+)
+def constant_epoch_handed_on(module: Module) -> Iterator[ast.AST]:
+    for call, _ in module.calls:
+        if module.loop(call) is None:
+            continue
+        for other, function in module.program.callees(module, call):
+            names = [a.arg for a in function.args.args]
+            names = names[names[:1] == ["self"] :]
+            for name, given in zip(names, call.args, strict=False):
+                if type(constant(given)) is int and _reaches_set_epoch(other, function, name):
+                    yield given
+
+
+def _reaches_set_epoch(module: Module, function: Function, name: str, depth: int = 2) -> bool:
+    """Whether a parameter becomes a sampler's epoch."""
+    for call in module.below(function):
+        if isinstance(call, ast.Call):
+            given = [number for number, a in enumerate(call.args) if source(a) == name]
+            if given and getattr(call.func, "attr", "") == "set_epoch":
+                return True
+            for number in given if depth else ():
+                for other, inner in module.program.callees(module, call):
+                    names = [a.arg for a in inner.args.args]
+                    names = names[names[:1] == ["self"] :]
+                    if number < len(names) and _reaches_set_epoch(
+                        other, inner, names[number], depth - 1
+                    ):
+                        return True
+    return False
+
+
+@rule(
+    "S3",
+    "ranks shuffle with different seeds, so that their shares overlap",
+    "give the sampler the same seed on every rank",
+)
+def seed_by_rank(module: Module) -> Iterator[ast.AST]:
+    for call in module.called(SAMPLER):
+        seed = keyword(call, "seed", 4)
+        if seed is None or mentions(module, seed, r"broadcast|gather|reduce|shared"):
+            continue
+        if mentions(module, seed, r"rank") or (
+            mentions(module, seed, _OWN) and not module.program.calls("spawn", "Process")
+        ):
+            yield seed
+
+
+@rule(
+    "S4",
+    "a DataLoader takes a sampler or shuffle=True, not both: it raises",
+    "leave shuffle out; the sampler shuffles",
+)
+def shuffle_with_sampler(module: Module) -> Iterator[ast.AST]:
+    for call in module.called(LOADER):
+        if (
+            constant(keyword(call, "shuffle", 2)) is True
+            and keyword(call, "sampler", 3) is not None
+        ) and not isinstance(keyword(call, "sampler", 3), ast.Constant):
+            yield call
+
+
+@rule(
+    "S4",
+    "this sampler reaches no DataLoader: every rank sees all samples",
+    "pass it on: DataLoader(..., sampler=sampler)",
+)
+def unused_sampler(module: Module) -> Iterator[ast.AST]:
+    for call in module.called(SAMPLER):
+        parent = module.parents[call]
+        if isinstance(parent, ast.Assign) and isinstance(target := parent.targets[0], ast.Name):
+            reads = [
+                n
+                for n in module.below(module.scope(call))
+                if isinstance(n, ast.Name) and n.id == target.id and isinstance(n.ctx, ast.Load)
+            ]
+            if all(matches(module.parents[n], r"\.set_epoch$") for n in reads):
+                if module.scope(call) is not module.tree or not _used_elsewhere(module, target.id):
+                    yield call
+
+
+def _used_elsewhere(module: Module, name: str) -> bool:
+    found = module.program.references.get(name, [])
+    return any(m is not module for m, _ in found)

@@ -1,0 +1,283 @@
+"""Python modules as the rules see them: names resolved through imports, and the way up the tree."""
+
+import ast
+import io
+import re
+import tokenize
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import cached_property, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from ddpgen.checking.programs import Program
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_SHARED = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+class Module:
+    """One Python file.
+
+    Attributes:
+        program: all modules that run together with this one; set once they are known.
+        needs: this module and all that it imports, directly or not; set then, too.
+        library: others import it: what it does if it is run itself is no matter.
+    """
+
+    program: "Program"
+    needs: "frozenset[Module]"
+    library: bool
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path = path
+        self.text = text
+        self.answers: dict[object, Any] = {}
+        self.tree = _without_dead_code(ast.parse(text))
+        self.nodes: list[ast.AST] = []
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self._index(self.tree)
+        self.imports = dict(self._imports())
+
+    def _index(self, node: ast.AST) -> None:
+        """In the order of the text, unlike `ast.walk`; a stack, since trees may be deep."""
+        todo = [node]
+        while todo:
+            current = todo.pop()
+            self.nodes.append(current)
+            # The parser shares one object for every Load, Add and the like.
+            children = [n for n in ast.iter_child_nodes(current) if not isinstance(n, _SHARED)]
+            self.parents.update(dict.fromkeys(children, current))
+            todo += reversed(children)
+        self._first = {node: number for number, node in enumerate(self.nodes)}
+        self._size = dict.fromkeys(self.nodes, 1)
+        for child in reversed(self.nodes[1:]):
+            self._size[self.parents[child]] += self._size[child]
+
+    def _imports(self) -> Iterator[tuple[str, str]]:
+        for node in self.nodes:
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    local = alias.asname or alias.name.partition(".")[0]
+                    yield local, alias.name if alias.asname else local
+            elif isinstance(node, ast.ImportFrom):
+                module = "." * node.level + (node.module or "")
+                for alias in node.names:
+                    yield alias.asname or alias.name, f"{module}.{alias.name}"
+
+    @cached_property
+    def imported_at_once(self) -> set[str]:
+        """The modules that are imported with this one, rather than by a function when it runs."""
+        found: set[str] = set()
+        for node in self.nodes:
+            if isinstance(node, ast.Import) and not self.function(node):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not self.function(node):
+                found.add("." * node.level + (node.module or ""))
+        return found
+
+    @cached_property
+    def imported(self) -> set[str]:
+        """Every module that is imported, and every name from one, with leading dots if relative."""
+        plain = (node for node in self.nodes if isinstance(node, ast.Import))
+        return {alias.name for node in plain for alias in node.names} | set(self.imports.values())
+
+    def name(self, node: ast.AST) -> str:
+        """The dotted name of an expression, its first part as imported; "" for anything else."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name):
+            return ""
+        parts.append(self.imports.get(node.id, node.id))
+        return ".".join(reversed(parts))
+
+    @cached_property
+    def calls(self) -> list[tuple[ast.Call, str]]:
+        """Every call with the dotted name of what is called."""
+        return [(node, self.name(node.func)) for node in self.nodes if isinstance(node, ast.Call)]
+
+    @cached_property
+    def calls_by_name(self) -> dict[str, list[tuple[ast.Call, str]]]:
+        """The calls by the last part of their names, or by the method's name."""
+        found: dict[str, list[tuple[ast.Call, str]]] = defaultdict(list)
+        for call, name in self.calls:
+            found[name.rpartition(".")[2] or getattr(call.func, "attr", "")].append((call, name))
+        return dict(found)
+
+    def called(self, *names: str) -> Iterator[ast.Call]:
+        """Calls of these names: all of a dotted name, or its last parts."""
+        for wanted in names:
+            for call, name in self.calls_by_name.get(wanted.rpartition(".")[2], []):
+                if name == wanted or name.endswith(f".{wanted}"):
+                    yield call
+
+    def methods(self, *names: str, below: ast.AST | None = None) -> Iterator[ast.Call]:
+        """Calls of methods with these names, whatever they are called on."""
+        for node in self.below(below or self.tree):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and node.func.attr in names
+            ):
+                yield node
+
+    def below(self, node: ast.AST) -> list[ast.AST]:
+        """A node and all nodes in it, in the order of the text."""
+        first = self._first[node]
+        return self.nodes[first : first + self._size[node]]
+
+    def above(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes around a node, from the inside out."""
+        while node in self.parents:
+            node = self.parents[node]
+            yield node
+
+    def way(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+        """Each node on the way up, with the one above it."""
+        yield from zip((node, *self.above(node)), self.above(node), strict=False)
+
+    def function(self, node: ast.AST) -> Function | None:
+        """The function that a node is in."""
+        return next((n for n in self.above(node) if isinstance(n, _FUNCTIONS)), None)
+
+    def scope(self, node: ast.AST) -> Function | ast.Module:
+        """The function that a node is in, or the module."""
+        return self.function(node) or self.tree
+
+    def owner(self, node: ast.AST) -> ast.ClassDef | None:
+        """The class that a node is in."""
+        return next((n for n in self.above(node) if isinstance(n, ast.ClassDef)), None)
+
+    def loop(self, node: ast.AST) -> ast.For | ast.While | None:
+        """The innermost loop of the same function around a node."""
+        for above in self.above(node):
+            if isinstance(above, ast.For | ast.While):
+                return above
+            if isinstance(above, _FUNCTIONS):
+                return None
+        return None
+
+    def tries_out(self, node: ast.AST) -> bool:
+        """Whether a node only runs where a library is started as a program."""
+        return self.library and any(
+            isinstance(above, ast.If) and "__name__" in source(above.test)
+            for above in self.above(node)
+        )
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The statement that a node belongs to."""
+        return next(n for n in (node, *self.above(node)) if isinstance(n, ast.stmt))
+
+    @cached_property
+    def functions(self) -> dict[str, list[Function]]:
+        """Functions and methods by name."""
+        found = defaultdict(list)
+        for node in self.nodes:
+            if isinstance(node, _FUNCTIONS):
+                found[node.name].append(node)
+        return dict(found)
+
+    @cached_property
+    def comments(self) -> dict[int, str]:
+        """Line -> its comment."""
+        try:
+            tokens = list(tokenize.generate_tokens(io.StringIO(self.text).readline))
+        except tokenize.TokenError:
+            return {}
+        return {t.start[0]: t.string for t in tokens if t.type == tokenize.COMMENT}
+
+    def commented(self, node: ast.AST) -> bool:
+        """Whether a comment stands beside a node or on the line above it."""
+        first = getattr(node, "lineno", 0)
+        return any(line in self.comments for line in (first - 1, first))
+
+
+def _without_dead_code(tree: ast.Module) -> ast.Module:
+    """Empty the branches of `if False` and `if True` that never run."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Constant):
+            if node.test.value:
+                node.orelse = []
+            else:
+                node.body = [ast.copy_location(ast.Pass(), node.body[0])]
+    return tree
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def once(function: Callable[Concatenate[Module, P], R]) -> Callable[Concatenate[Module, P], R]:
+    """Remember the answers of a function about a module, for as long as there is the module."""
+
+    @wraps(function)
+    def remembering(module: Module, /, *rest: P.args, **named: P.kwargs) -> R:
+        key = (function, *rest)
+        if key not in module.answers:
+            module.answers[key] = function(module, *rest, **named)
+        answer: R = module.answers[key]
+        return answer
+
+    return remembering
+
+
+def keyword(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:
+    """The value of an argument, given by name or by position."""
+    for argument in call.keywords:
+        if argument.arg == name:
+            return argument.value
+    if position is not None and 0 <= position < len(call.args):
+        found = call.args[position]
+        return None if isinstance(found, ast.Starred) else found
+    return None
+
+
+def receiver(call: ast.Call) -> ast.expr:
+    """What a method is called on; of a plain call, what is called."""
+    return call.func.value if isinstance(call.func, ast.Attribute) else call.func
+
+
+def unpacks(call: ast.Call) -> bool:
+    """Whether arguments come out of `*args` or `**options`, so that not all are visible."""
+    starred = any(isinstance(argument, ast.Starred) for argument in call.args)
+    return starred or any(argument.arg is None for argument in call.keywords)
+
+
+def constant(node: ast.AST | None) -> object:
+    """The value of a literal; None for everything else."""
+    return node.value if isinstance(node, ast.Constant) else None
+
+
+def strings(node: ast.AST) -> Iterator[str]:
+    """All texts within an expression."""
+    for child in ast.walk(node):
+        if isinstance(child, ast.Constant) and isinstance(child.value, str):
+            yield child.value
+
+
+def source(node: ast.AST) -> str:
+    """The text of an expression or statement, in one spelling."""
+    known = vars(node)
+    if "_source" not in known:
+        known["_source"] = ast.unparse(node)
+    return str(known["_source"])
+
+
+def matches(node: ast.AST | None, pattern: str) -> bool:
+    """Whether the source of an expression contains a pattern; the case does not count."""
+    return node is not None and re.search(pattern, source(node), re.IGNORECASE) is not None
+
+
+def exclusive(module: Module, one: ast.AST, other: ast.AST) -> bool:
+    """Whether two places are in different branches of a condition, so that never both run."""
+    around = {above: child for child, above in module.way(one)}
+    for child, above in module.way(other):
+        if above in around:
+            mine = around[above]
+            return isinstance(above, ast.If) and (mine in above.body) != (child in above.body)
+    return False

@@ -1,0 +1,36 @@
+"""Takes a project's recorded answers over to other answers or another version's questions."""
+
+from ddpgen.asking import answers
+from ddpgen.asking.questions import Answers, Questionnaire
+from ddpgen.errors import DdpgenError
+
+
+def carried(
+    before: Questionnaire, after: Questionnaire, recorded: Answers, changes: Answers
+) -> Answers:
+    """Answer the questions of another version, or the same ones with changes.
+
+    Recorded answers that no longer apply are left out. One that was a default is replaced by the
+    new default where the changes refuse it.
+
+    Raises:
+        DdpgenError: a change is refused, or a recorded answer under the changes.
+    """
+    chosen = answers.differing(before, recorded, {})
+    kept = recorded.keys() & after.questions.keys() - changes.keys()
+    try:
+        given = {name: answers.from_native(after.questions[name], recorded[name]) for name in kept}
+        while True:
+            outdated = [
+                state.question.name
+                for state in after.evaluate(given | changes, recorded)
+                if state.problem and state.question.name in given
+                if not (state.active and state.question.name in chosen)
+            ]
+            if not outdated:
+                return answers.resolve(after, given | changes, recorded)
+            del given[outdated[0]]
+    except DdpgenError as error:
+        if error.option in kept:
+            error.remedy = error.remedy or f"give it too: {error.option}=..."
+        raise
