@@ -8,7 +8,8 @@ from pathlib import Path
 from ddpgen.asking.questions import Answers, Questionnaire, Value
 from ddpgen.errors import DdpgenError
 from ddpgen.fetching import template_source
-from ddpgen.fetching.template_source import git, order
+from ddpgen.fetching.git import git, tree_of
+from ddpgen.fetching.template_source import order
 
 
 class Versions:
@@ -42,7 +43,7 @@ class Versions:
         """Render the parts of a project into a new folder; return the hash of its tree."""
         for part in parts:
             part.version.render(part.answers, dest)
-        return template_source.tree_of(dest, self.repository)
+        return tree_of(dest, self.repository)
 
     def find(self, text: str) -> str:
         """Return the tag of a version as a user writes it.

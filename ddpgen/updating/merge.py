@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ddpgen.errors import DdpgenError, show
-from ddpgen.fetching.template_source import blob, git
+from ddpgen.fetching.git import blob, git
 from ddpgen.rendering.render import uninterrupted
 from ddpgen.rendering.versions import Versions
 from ddpgen.updating import trees

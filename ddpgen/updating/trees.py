@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddpgen.fetching.template_source import git
+from ddpgen.fetching.git import git
 
 _LINK, _SUBMODULE = "120000", "160000"
 

@@ -16,7 +16,8 @@ from ddpgen.asking import answers
 from ddpgen.asking.questions import Answers, Questionnaire
 from ddpgen.errors import FAILURE, DdpgenError, show
 from ddpgen.fetching import template_source
-from ddpgen.fetching.template_source import git, order
+from ddpgen.fetching.git import git
+from ddpgen.fetching.template_source import order
 from ddpgen.rendering.versions import Part, Version, Versions
 from ddpgen.updating.carry import carried
 from ddpgen.updating.merge import Merge, apply, merge
