@@ -5,14 +5,12 @@ of that gets past here.
 """
 
 import re
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-import yaml
-
-from ddpgen.asking.questions import COMPUTED, Answers, Question, Questionnaire, Value
+from ddpgen.asking import answer_files
+from ddpgen.asking.question import Answers, Question, Value
+from ddpgen.asking.questions import COMPUTED, Questionnaire
 from ddpgen.errors import DdpgenError, nearest, show
 
 _TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -22,14 +20,14 @@ _METADATA = ("_commit", "_src_path")
 
 
 def from_flags(
-    questionnaire: Questionnaire, assignments: Iterable[str], flag: str = "--data "
+    questionnaire: Questionnaire, assignments: Iterable[str], flag: str = "--data"
 ) -> Answers:
     """Read `key=value` flags.
 
     Args:
         questionnaire: the questions.
-        assignments: what was written.
-        flag: what stands before it on the command line, for messages.
+        assignments: the flags' values, as the user wrote them.
+        flag: what stands before each on the command line, or "", for messages.
 
     Raises:
         DdpgenError: no `=`, an unknown or repeated key, or a value of the wrong type.
@@ -38,11 +36,12 @@ def from_flags(
     for assignment in assignments:
         key, separator, text = assignment.partition("=")
         if not separator:
-            raise DdpgenError(f"{flag}{show(assignment)}: write it as key=value")
+            written = f"{flag} {show(assignment)}".lstrip()
+            raise DdpgenError(f"{written}: write it as key=value")
         question = _known(questionnaire, key)
         if question.name in found:
-            twice = f"given twice {flag and f'with {flag}'}".strip()
-            raise DdpgenError(twice, option=question.name)
+            where = f" with {flag}" if flag else ""
+            raise DdpgenError(f"given twice{where}", option=question.name)
         found[question.name] = from_text(question, text)
     return found
 
@@ -54,22 +53,7 @@ def from_file(questionnaire: Questionnaire, path: Path) -> Answers:
         DdpgenError: the file cannot be read or parsed, or holds a wrong key or value; the
             message names both.
     """
-    return from_entries(questionnaire, read(path), path)
-
-
-def read(path: Path) -> dict[str, object]:
-    """Read the keys and values of a file of answers as they stand there.
-
-    Raises:
-        DdpgenError: the file cannot be read or parsed.
-    """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
-        raise DdpgenError(f"--answers {show(path)}: {reason}") from error
-    with _about(path):
-        return _read_toml(text) if path.suffix == ".toml" else _read_yaml(text)
+    return from_entries(questionnaire, answer_files.read(path), path)
 
 
 def from_entries(
@@ -80,19 +64,9 @@ def from_entries(
     Raises:
         DdpgenError: a wrong key or value.
     """
-    with _about(path):
+    with answer_files.errors_naming(path):
         known = {k: _known(questionnaire, k) for k in entries if k not in _METADATA}
         return {q.name: from_native(q, entries[key]) for key, q in known.items()}
-
-
-@contextmanager
-def _about(path: Path) -> Iterator[None]:
-    """Let an error name the file."""
-    try:
-        yield
-    except DdpgenError as error:
-        error.option = f"{show(path)}: {error.option}".removesuffix(": ")
-        raise
 
 
 def from_text(question: Question, text: str) -> Value:
@@ -226,43 +200,3 @@ def _bad(
     return DdpgenError(
         reason, option=question.name, value=value, allowed=tuple(allowed), remedy=remedy
     )
-
-
-def _read_toml(text: str) -> dict[str, object]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise DdpgenError(f"is not valid TOML: {error}") from error
-
-
-def _read_yaml(text: str) -> dict[str, object]:
-    """Read a flat YAML mapping with every scalar as the text it is written as.
-
-    YAML's own reading would turn `amp: off` into False before the question could say what it
-    expects.
-    """
-    try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise DdpgenError(f"is not valid YAML: {' '.join(str(error).split())}") from error
-    if root is None:
-        return {}
-    if not isinstance(root, yaml.MappingNode) or not all(
-        isinstance(key, yaml.ScalarNode) for key, _ in root.value
-    ):
-        raise DdpgenError("should be a list of lines `key: value`")
-    entries: dict[str, object] = {}
-    for key, node in root.value:
-        name = key.value
-        line = key.start_mark.line + 1
-        if name in entries:
-            raise DdpgenError(f"given twice, again on line {line}", option=name)
-        if isinstance(node, yaml.ScalarNode):
-            entries[name] = node.value
-        elif isinstance(node, yaml.SequenceNode) and all(
-            isinstance(item, yaml.ScalarNode) for item in node.value
-        ):
-            entries[name] = [item.value for item in node.value]
-        else:
-            raise DdpgenError(f"should be a value or a list of values (line {line})", option=name)
-    return entries

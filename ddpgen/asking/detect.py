@@ -1,18 +1,22 @@
-"""What this machine and its cluster offer, as suggestions for answers.
+"""What a machine and its cluster offer, as suggestions for answers.
 
 The programs asked run at the same time, in the background and with a short time limit; whatever
-goes wrong means "no suggestion". The one module that knows questions by name.
+goes wrong means "no suggestion". Facts have names of their own: `fact:` beside a question of
+copier.yml says which of them answers it. Schedulers and networks are called as its choices are.
 """
 
 import re
 import subprocess
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddpgen.asking.questions import Answers, Questionnaire, Value
+from ddpgen.asking import questions
+from ddpgen.asking.known import NODES, PROJECT_NAME
+from ddpgen.asking.question import Answers, Value
+from ddpgen.asking.questions import Questionnaire
 
 SECONDS = 2.0
 
@@ -42,27 +46,49 @@ class Detector:
 
     def suggest(self, name: str, context: Mapping[str, Value]) -> Value | None:
         """Return a value for a question under the answers before it, or None."""
-        if name == "clusters":
-            return self._clusters()
-        if name == "network":
-            # Inside one node the GPUs' own links count, whatever the node's network.
-            return (self._fabric.result() or None) if context["nodes"] != 1 else None
-        partitions = self._partitions.result() or []
-        chosen = next((p for p in partitions if p.name == context.get("partition")), None)
-        if name == "gpus_per_node":
-            # A login node has no GPUs of its own: then the scheduler's count is the better one.
-            count = self._gpus.result() or (partitions[0].gpus_per_node if partitions else 0)
-            return count or None
-        if name == "partition" and partitions:
-            return partitions[0].name
-        if name == "gpu_type" and chosen and chosen.gpu_type:
-            return chosen.gpu_type
+        questionnaire = questions.load()
+        match questionnaire.questions[name].meaning.fact:
+            case "schedulers":
+                return [*self._schedulers()] or None
+            case "fabric":
+                # Inside one node the GPUs' own links count, whatever the node's network.
+                return (self._fabric.result() or None) if context[NODES] != 1 else None
+            case "gpus":
+                # A login node has no GPUs of its own: then the scheduler's count is better.
+                return self._gpus.result() or self._first_partition().gpus_per_node or None
+            case "queue":
+                return self._first_partition().name or None
+            case "gpu_model":
+                chosen = context.get(questionnaire.by_fact["queue"])
+                known = self._partitions.result() or []
+                return next((p.gpu_type for p in known if p.name == chosen), "") or None
         return None
 
-    def _clusters(self) -> Value | None:
-        found = ["slurm"] * (self._partitions.result() is not None)
-        found += ["kubernetes"] * self._kubernetes.result()
-        return found or None
+    def _schedulers(self) -> Iterator[str]:
+        if self._partitions.result() is not None:
+            yield "slurm"
+        if self._kubernetes.result():
+            yield "kubernetes"
+
+    def _first_partition(self) -> Partition:
+        """Return the default partition, or one without a name where there is none with GPUs."""
+        return next(iter(self._partitions.result() or []), Partition("", "", 0))
+
+
+def facts() -> dict[str, str | int]:
+    """Return what this machine tells about the jobs of its cluster, by fact."""
+    found: dict[str, str | int] = {}
+    if known := partitions():
+        first = known[0]
+        found = {
+            "queue": first.name,
+            "gpus": first.gpus_per_node,
+            "gpu_model": first.gpu_type,
+            "cpus": max(1, first.cpus // first.gpus_per_node) if first.cpus else 0,
+            "job_time": clock(first.time_limit) if first.time_limit else "",
+        }
+    found["fabric"] = fabric()
+    return {fact: value for fact, value in found.items() if value}
 
 
 def from_path(questionnaire: Questionnaire, path: Path) -> Answers:
@@ -70,8 +96,8 @@ def from_path(questionnaire: Questionnaire, path: Path) -> Answers:
     ascii_name = unicodedata.normalize("NFKD", path.absolute().name).encode("ascii", "ignore")
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", ascii_name.decode())
     name = re.sub(r"^[^A-Za-z]+", "", name)[:64].rstrip("._-")
-    question = questionnaire.questions["project_name"]
-    return {} if questionnaire.refusal(question, name, {}) else {"project_name": name}
+    question = questionnaire.questions[PROJECT_NAME]
+    return {} if questionnaire.refusal(question, name, {}) else {PROJECT_NAME: name}
 
 
 def _output(*command: str) -> str | None:
@@ -127,6 +153,11 @@ def seconds(limit: str) -> int:
         return 0
     days, hours, minutes, rest = (int(part or 0) for part in match.groups())
     return ((days * 24 + hours) * 60 + minutes) * 60 + rest
+
+
+def clock(seconds: int) -> str:
+    """Write a time as HH:MM:SS."""
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
 
 def _kubernetes() -> bool:

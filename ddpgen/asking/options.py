@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Literal
 
 from ddpgen.asking import questions
-from ddpgen.asking.questions import Question, Questionnaire
+from ddpgen.asking.question import Question
+from ddpgen.asking.questions import Questionnaire
 from ddpgen.errors import show
 
 Form = Literal["text", "json", "markdown"]

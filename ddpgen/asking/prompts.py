@@ -14,7 +14,8 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent, merge_key_bin
 from prompt_toolkit.layout import ConditionalContainer, FormattedTextControl, HSplit, Layout, Window
 
 from ddpgen.asking import answers
-from ddpgen.asking.questions import Answers, Question, Questionnaire, State, Value
+from ddpgen.asking.question import Answers, Question, Value
+from ddpgen.asking.questions import Questionnaire, State
 from ddpgen.errors import DdpgenError, show
 
 Suggest = Callable[[str, Mapping[str, Value]], Value | None]

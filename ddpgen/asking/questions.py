@@ -5,7 +5,6 @@ expressions of a question (when, default, the validators of choices and of the q
 evaluated here with the same jinja2, the same filters and the same settings. A test compares both.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -17,72 +16,11 @@ import jinja2.meta
 import yaml
 from jinja2.sandbox import SandboxedEnvironment
 
+from ddpgen.asking.question import Meaning, Question, Value, parse
 from ddpgen.errors import show
 from ddpgen.fetching import template_source
 
-Value = str | int | bool | list[str]
-Answers = dict[str, Value]
-
-# The default of a question that had another name before.
-_RENAMED = re.compile(r"\{\{ (\w+) \| default\(")
 COMPUTED = "is computed from other answers and cannot be set"
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One choice: its value, the words for people, and an expression that refuses it."""
-
-    value: str
-    label: str
-    validator: str = ""
-
-    @property
-    def words(self) -> str:
-        """The label without the value, where it begins with that."""
-        return self.label.removeprefix(f"{self.value}: ")
-
-
-@dataclass(frozen=True)
-class Question:
-    """One question as copier.yml defines it; expressions are still source text.
-
-    What is not asked has its default, unless a flag or a file says otherwise.
-    """
-
-    name: str
-    type: str
-    help: str
-    choices: tuple[Choice, ...]
-    multiselect: bool
-    default: Any
-    when: str | bool
-    ask: bool
-    validator: str
-
-    @property
-    def computed(self) -> bool:
-        """Whether nobody may answer it: its value always follows from the others."""
-        return self.when is False
-
-    @property
-    def old_name(self) -> str:
-        """Its name in an earlier version, whose answer its default falls back to, or ""."""
-        found = _RENAMED.match(str(self.default))
-        return found[1] if found else ""
-
-    @property
-    def values(self) -> list[str]:
-        """The values of its choices."""
-        return [choice.value for choice in self.choices]
-
-    @property
-    def condition(self) -> str:
-        """The expression that says when it applies, or ""."""
-        return (
-            self.when.strip().removeprefix("{{").removesuffix("}}").strip()
-            if (isinstance(self.when, str))
-            else ""
-        )
 
 
 @dataclass(frozen=True)
@@ -103,11 +41,10 @@ class Questionnaire:
         self._path = template / "copier.yml"
         raw = yaml.safe_load(self._path.read_text(encoding="utf-8"))
         self._envops: dict[str, Any] = raw.get("_envops", {})
-        self.questions = {
-            name: _question(name, details)
-            for name, details in raw.items()
-            if not name.startswith("_")
-        }
+        entries = {name: entry for name, entry in raw.items() if not name.startswith("_")}
+        said = {n: Meaning(**entry["ddpgen"]) for n, entry in entries.items() if "ddpgen" in entry}
+        meanings = said or _meanings_today(template)
+        self.questions = {n: parse(n, e, meanings.get(n, Meaning())) for n, e in entries.items()}
         self._render = cache(self._compile)
 
     @cached_property
@@ -121,6 +58,11 @@ class Questionnaire:
     def renamed(self) -> dict[str, str]:
         """The new names of questions by their old ones."""
         return {q.old_name: q.name for q in self.questions.values() if q.old_name}
+
+    @cached_property
+    def by_fact(self) -> dict[str, str]:
+        """The names of questions by the facts of a machine that answer them."""
+        return {q.meaning.fact: q.name for q in self.questions.values() if q.meaning.fact}
 
     def _compile(self, source: str) -> jinja2.Template:
         return self._environment.from_string(source)
@@ -190,20 +132,13 @@ def load() -> Questionnaire:
     return Questionnaire(template_source.template_root())
 
 
-def _question(name: str, details: Mapping[str, Any]) -> Question:
-    return Question(
-        name=name,
-        type=details["type"],
-        help=details.get("help", ""),
-        choices=tuple(
-            Choice(spec["value"], label, spec.get("validator", ""))
-            if isinstance(spec, dict)
-            else Choice(spec, label)
-            for label, spec in details.get("choices", {}).items()
-        ),
-        multiselect=details.get("multiselect", False),
-        default=details["default"],
-        when=details.get("when", True),
-        ask=details.get("ask", True),
-        validator=details.get("validator", ""),
-    )
+def _meanings_today(template: Path) -> dict[str, Meaning]:
+    """Return what questions mean in this ddpgen's template, by their names of today and before.
+
+    The versions up to 0.4.0 say nothing about their questions, and mean the same.
+    """
+    if template == template_source.template_root():
+        return {}
+    today = load()
+    meanings = {question.name: question.meaning for question in today.questions.values()}
+    return meanings | {old: meanings[new] for old, new in today.renamed.items()}

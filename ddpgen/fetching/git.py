@@ -19,6 +19,7 @@ _REPRODUCIBLE = {
     "GIT_COMMITTER_DATE": "@0 +0000",
 }
 
+
 def git(
     *arguments: str,
     repository: Path | None = None,
@@ -59,7 +60,6 @@ def blob(name: str, repository: Path) -> bytes:
     """Return the content of a file by its hash."""
     command = ["git", "--git-dir", str(repository), "cat-file", "blob", name]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
-
 
 
 def tree_of(folder: Path, repository: Path, unwanted: Sequence[str] = ()) -> str:

@@ -9,29 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddpgen.asking import answers, questions
-from ddpgen.asking.questions import Answers, Questionnaire
+from ddpgen.asking.known import CLUSTERS, LAUNCH_FOLDER, NODES
+from ddpgen.asking.question import Answers
+from ddpgen.asking.questions import Questionnaire
 from ddpgen.errors import DdpgenError, nearest, show
 from ddpgen.launching import sites
-from ddpgen.rendering.versions import Part, Versions
-from ddpgen.updating.carry import carried
-from ddpgen.updating.project import Project
-from ddpgen.updating.update import put, what_trains, workshop
-
-# What starts a job, in the project's folder.
-_START = {
-    "local": "{}/local.sh",
-    "ssh": "{}/ssh.sh",
-    "slurm": "sbatch {}/slurm.sbatch",
-    "kubernetes": "kubectl apply -f {0}/kubernetes/volumes.yaml -f {0}/kubernetes/trainjob.yaml",
-    "pbs": "qsub {}/pbs.sh",
-    "lsf": "bsub < {}/lsf.sh",
-    "skypilot": "sky jobs launch {}/skypilot.yaml",
-}
+from ddpgen.rendering.versions import Part
+from ddpgen.updating.carry import about_training, carry_over
+from ddpgen.updating.changing import change_to
+from ddpgen.updating.project import Project, opened
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the command line asks for.
+    """A set that the command line asks for.
 
     Attributes:
         cluster: one of the choices of `clusters`, or "" for that of the site.
@@ -53,31 +44,29 @@ class Request:
 
 def add(path: Path, request: Request, *, dry_run: bool) -> int:
     """Add a set of launch files to a project, or give it other answers; return the exit code."""
-    with workshop() as folder:
-        versions = Versions(folder)
-        project = Project(path, versions)
+    with opened(path) as project:
         part = _part(project, request)
-        code = put(
-            folder, versions, project, {**project.parts, request.folder: part}, dry_run=dry_run
-        )
+        code = change_to(project, {**project.parts, request.folder: part}, dry_run=dry_run)
     if code == 0 and not dry_run:
         print(f"Start it: {start_command(part)}")
     return code
 
 
 def start_command(part: Part) -> str:
-    """What starts a job with a set of launch files."""
-    return _START[show(part.answers["clusters"])].format(part.answers["launch_folder"])
+    """Return what starts a job with a set of launch files."""
+    starts = part.version.questionnaire.questions[CLUSTERS].meaning.starts
+    command = starts[show(part.answers[CLUSTERS])]
+    return command.replace("{}", str(part.answers[LAUNCH_FOLDER]))
 
 
 def show_file(path: Path, request: Request) -> int:
     """Print the file that starts such a job, write nothing; return the exit code."""
-    with workshop() as folder:
-        project = Project(path, Versions(folder))
+    with opened(path) as project:
         part = _part(project, request)
-        part.version.render(part.answers, folder / "set")
+        rendered = project.versions.folder("set")
+        part.version.render(part.answers, rendered)
         name = start_command(part).split()[-1]
-        print((folder / "set" / name).read_text(encoding="utf-8"), end="")
+        print((rendered / name).read_text(encoding="utf-8"), end="")
     if request.folder not in project.parts:
         reads = f"it reads other files of {request.folder}/, which is not there"
         print(f"ddpgen: {reads}: without --stdout this command adds them", file=sys.stderr)
@@ -86,21 +75,22 @@ def show_file(path: Path, request: Request) -> int:
 
 def listing(path: Path) -> int:
     """Print the clusters that there are files for, and the sets of a project; return the code."""
-    for choice in questions.load().questions["clusters"].choices:
+    for choice in questions.load().questions[CLUSTERS].choices:
         print(f"{choice.value:<12}{choice.words}")
-    with workshop() as folder:
-        project = Project(path, Versions(folder))
-    print(f"\nIn {show(project.root)}:")
-    for name, part in project.parts.items():
-        clusters, nodes, gpus = (part.answers[k] for k in ("clusters", "nodes", "gpus_per_node"))
-        print(f"  {name}/  {show(clusters)}: nodes={nodes} gpus_per_node={gpus}")
+    with opened(path) as project:
+        print(f"\nIn {show(project.root)}:")
+    for folder, part in project.parts.items():
+        size = (NODES, part.version.questionnaire.by_fact["gpus"])
+        words = " ".join(f"{name}={part.answers[name]}" for name in size)
+        print(f"  {folder}/  {show(part.answers[CLUSTERS])}: {words}")
     return 0
 
 
 def _part(project: Project, request: Request) -> Part:
+    """Return the set that a request asks for, on top of the one that is there, if any."""
     version = project.version
     questionnaire = version.questionnaire
-    if "launch_folder" not in questionnaire.questions:
+    if LAUNCH_FOLDER not in questionnaire.questions:
         raise DdpgenError(
             "its template is too old for more launch files",
             option=show(project.root),
@@ -108,21 +98,26 @@ def _part(project: Project, request: Request) -> Part:
         )
     site = sites.load(request.site, questionnaire) if request.site else None
     changes = answers.from_flags(questionnaire, request.data)
-    if clash := changes.keys() & {"clusters", "launch_folder"}:
+    if clash := changes.keys() & {CLUSTERS, LAUNCH_FOLDER}:
         raise DdpgenError("follows from CLUSTER and --name", option=clash.pop())
     earlier = project.parts.get(request.folder)
-    changes |= {"launch_folder": request.folder}
+    changes |= {LAUNCH_FOLDER: request.folder}
     if request.cluster:
-        changes |= {"clusters": [_cluster(questionnaire, request.cluster)]}
-    recorded = earlier.answers if earlier else _start(questionnaire, project.answers)
+        changes |= {CLUSTERS: [_cluster(questionnaire, request.cluster)]}
+    recorded = earlier.answers if earlier else _first_answers(questionnaire, project.answers)
     if site:
         said_before = {name: recorded[name] for name in site.needs if name in recorded}
         changes = site.fill(questionnaire, said_before | changes)
-    return Part(version, carried(questionnaire, questionnaire, recorded, changes))
+    return Part(version, carry_over(questionnaire, questionnaire, recorded, changes))
 
 
 def _cluster(questionnaire: Questionnaire, name: str) -> str:
-    known = questionnaire.questions["clusters"].values
+    """Return a cluster that there are launch files for.
+
+    Raises:
+        DdpgenError: there are none for it.
+    """
+    known = questionnaire.questions[CLUSTERS].values
     if name not in known:
         remedy = nearest(name, known)
         raise DdpgenError(
@@ -131,6 +126,7 @@ def _cluster(questionnaire: Questionnaire, name: str) -> str:
     return name
 
 
-def _start(questionnaire: Questionnaire, given: Answers) -> Answers:
-    """The answers that a new set begins with: the project's, where they are not about a cluster."""
-    return {**what_trains(questionnaire, given), "gpus_per_node": given["gpus_per_node"]}
+def _first_answers(questionnaire: Questionnaire, given: Answers) -> Answers:
+    """Return the answers that a new set begins with: of the project, but not of its cluster."""
+    gpus = questionnaire.by_fact["gpus"]
+    return {**about_training(questionnaire, given), gpus: given[gpus]}

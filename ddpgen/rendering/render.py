@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ddpgen.asking.questions import Value
+from ddpgen.asking.question import Value
 from ddpgen.errors import FAILURE, USER_MISTAKE, DdpgenError, show
 from ddpgen.fetching import template_source
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from ddpgen.asking.questions import Answers, Questionnaire, Value
+from ddpgen.asking.question import Answers, Value
+from ddpgen.asking.questions import Questionnaire
 from ddpgen.errors import DdpgenError
 from ddpgen.fetching import template_source
 from ddpgen.fetching.git import git, tree_of
@@ -39,11 +40,15 @@ class Versions:
             git(*arguments, repository=self.repository, cwd=root)
         return Version(tag, root)
 
-    def tree(self, parts: Iterable["Part"], dest: Path) -> str:
-        """Render the parts of a project into a new folder; return the hash of its tree."""
+    def folder(self, name: str) -> Path:
+        """Return a place for files in between."""
+        return self._folder / name
+
+    def tree(self, parts: Iterable["Part"], name: str) -> str:
+        """Render the parts of a project into the folder of a name; return the hash of its tree."""
         for part in parts:
-            part.version.render(part.answers, dest)
-        return tree_of(dest, self.repository)
+            part.version.render(part.answers, self.folder(name))
+        return tree_of(self.folder(name), self.repository)
 
     def find(self, text: str) -> str:
         """Return the tag of a version as a user writes it.

@@ -1,11 +1,12 @@
-"""Takes a project's recorded answers over to other answers or another version's questions."""
+"""Carries a project's recorded answers over to other answers or another version's questions."""
 
 from ddpgen.asking import answers
-from ddpgen.asking.questions import Answers, Questionnaire
+from ddpgen.asking.question import LAUNCH, Answers
+from ddpgen.asking.questions import Questionnaire
 from ddpgen.errors import DdpgenError
 
 
-def carried(
+def carry_over(
     before: Questionnaire, after: Questionnaire, recorded: Answers, changes: Answers
 ) -> Answers:
     """Answer the questions of another version, or the same ones with changes.
@@ -34,3 +35,12 @@ def carried(
         if error.option in kept:
             error.remedy = error.remedy or f"give it too: {error.option}=..."
         raise
+
+
+def about_training(questionnaire: Questionnaire, given: Answers) -> Answers:
+    """Return the answers that all sets of launch files of a project share."""
+    return {
+        question.name: given[question.name]
+        for question in questionnaire.questions.values()
+        if question.name in given and question.meaning.concerns != LAUNCH
+    }

@@ -1,4 +1,4 @@
-"""What an update comes to: git's own three-way merge, worked out away from the user's files.
+"""Merges a project with a new rendering: git's three-way merge, away from the user's files.
 
 The ancestor is the project as its version of the template renders it, one side is what the user
 committed, the other what the new answers or the new version render. git follows renames and says
@@ -17,7 +17,6 @@ from pathlib import Path
 from ddpgen.errors import DdpgenError, show
 from ddpgen.fetching.git import blob, git
 from ddpgen.rendering.render import uninterrupted
-from ddpgen.rendering.versions import Versions
 from ddpgen.updating import trees
 from ddpgen.updating.migrations import Migrated, Migration, migrate, with_shims, without_shims
 from ddpgen.updating.project import Project
@@ -67,7 +66,6 @@ class Merge:
 
 def merge(
     project: Project,
-    versions: Versions,
     base: str,
     theirs: str,
     label: str,
@@ -77,7 +75,6 @@ def merge(
 
     Args:
         project: the project.
-        versions: the repository to work in.
         base: the tree that the project began as.
         theirs: the tree that it should become.
         label: the name of that in the marks of conflicts.
@@ -86,7 +83,7 @@ def merge(
     Raises:
         DdpgenError: git is too old, or line ends were changed.
     """
-    repository = versions.repository
+    repository = project.versions.repository
     objects = project.git("rev-parse", "--path-format=absolute", "--git-path", "objects")
     (repository / "objects/info/alternates").write_text(f"{objects}\n")
     ours = project.git("rev-parse", "HEAD:./")
@@ -100,17 +97,7 @@ def merge(
     for name, tree in (("yours", moved_ours), (label, theirs)):
         commit = git("commit-tree", tree, "-p", start, "-m", name, repository=repository)
         git("update-ref", f"refs/heads/{name}", commit, repository=repository)
-    settings = ("-c", "merge.directoryRenames=false", "-c", "merge.conflictStyle=merge")
-    form = ("merge-tree", "--write-tree", "--no-messages", "-z", "yours", label)
-    try:
-        output = git(*settings, *form, repository=repository, codes=(0, 1))
-    except subprocess.CalledProcessError as error:
-        if error.returncode != _USAGE:
-            raise
-        remedy = "with an older one: copier update --defaults"
-        raise DdpgenError(
-            "2.38 or later is needed for this", option="git", remedy=remedy
-        ) from error
+    output = _merge_tree(label, repository)
     result, *files = output.rstrip("\0").split("\0")
     if mine.programs:
         result = trees.write(
@@ -121,6 +108,21 @@ def merge(
         outcome.stages.setdefault(entry.partition("\t")[2], []).append(entry)
     _leave_alone(project, outcome)
     return outcome
+
+
+def _merge_tree(label: str, repository: Path) -> str:
+    """Let git merge the branches; return the tree and its conflicts as git prints them."""
+    settings = ("-c", "merge.directoryRenames=false", "-c", "merge.conflictStyle=merge")
+    form = ("merge-tree", "--write-tree", "--no-messages", "-z", "yours", label)
+    try:
+        return git(*settings, *form, repository=repository, codes=(0, 1))
+    except subprocess.CalledProcessError as error:
+        if error.returncode != _USAGE:
+            raise
+        remedy = "with an older one: copier update --defaults"
+        raise DdpgenError(
+            "2.38 or later is needed for this", option="git", remedy=remedy
+        ) from error
 
 
 def _leave_alone(project: Project, outcome: Merge) -> None:

@@ -4,17 +4,20 @@ import os
 import re
 import shlex
 import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from ddpgen.asking import answers
-from ddpgen.asking.questions import Answers
+from ddpgen.asking import answer_files, answers
+from ddpgen.asking.known import LAUNCH_FOLDER, MAIN_FOLDER
+from ddpgen.asking.question import Answers
 from ddpgen.errors import FAILURE, DdpgenError, show
 from ddpgen.fetching import template_source
 from ddpgen.fetching.template_source import order
+from ddpgen.rendering.render import ANSWERS_FILE
 from ddpgen.rendering.versions import Part, Version, Versions
 
-ANSWERS_FILE = ".copier-answers.yml"
-WHOLE = "launch"  # the folder of launch files that belongs to the project itself
 _TAG = re.compile(r"v\d+\.\d+\.\d+(\+dev)?")
 _CHECKSUM = re.compile(r"^# Checksum of the answers: \w+$", re.MULTILINE)
 
@@ -26,6 +29,7 @@ class Project:
 
     Attributes:
         root: the folder.
+        versions: the versions of the template that this ddpgen has.
         parts: the project itself and its further sets of launch files, by folder of launch files.
     """
 
@@ -36,32 +40,32 @@ class Project:
             DdpgenError: it is no project of ddpgen, or this ddpgen does not have its version.
         """
         self.root = _root(path)
-        self.parts = {WHOLE: _read(self.root / ANSWERS_FILE, versions)}
+        self.versions = versions
+        self.parts = {MAIN_FOLDER: _read(self.root / ANSWERS_FILE, versions)}
         for file in sorted(self.root.glob(".copier-answers.launch_*.yml")):
             part = _read(file, versions)
-            self.parts[str(part.answers["launch_folder"])] = part
+            self.parts[str(part.answers[LAUNCH_FOLDER])] = part
 
     @property
     def version(self) -> Version:
         """The version of the template that the project was made or last updated with."""
-        return self.parts[WHOLE].version
+        return self.parts[MAIN_FOLDER].version
 
     @property
     def answers(self) -> Answers:
         """The project's recorded answers."""
-        return self.parts[WHOLE].answers
+        return self.parts[MAIN_FOLDER].answers
 
-    def check_answers(self, rendered: Path) -> None:
-        """Compare the answers with the checksums that were written with them.
-
-        Args:
-            rendered: the project as its version renders these answers.
+    def base(self) -> str:
+        """Render what the project began as; return the hash of its tree.
 
         Raises:
-            DdpgenError: someone changed the file by hand, so that other files do not follow.
+            DdpgenError: someone changed the answers by hand, so that other files do not follow.
         """
-        for written in rendered.glob(".copier-answers*.yml"):
+        tree = self.versions.tree(self.parts.values(), "base")
+        for written in self.versions.folder("base").glob(".copier-answers*.yml"):
             file = self.root / written.name
+            # The checksum of the answers was written with them.
             saved = _CHECKSUM.search(file.read_text(encoding="utf-8-sig"))
             expected = _CHECKSUM.search(written.read_text(encoding="utf-8"))
             if saved and expected and saved[0] != expected[0]:
@@ -71,6 +75,7 @@ class Project:
                     remedy="put the old answers back (git log -p says which), "
                     "then use `ddpgen set`",
                 )
+        return tree
 
     def git(self, *arguments: str, stdin: str = "") -> str:
         """Run git in the project's folder and return what it prints.
@@ -132,9 +137,30 @@ class Project:
         return self.git("rev-parse", "--abbrev-ref", "HEAD") == "HEAD"
 
 
+@contextmanager
+def opened(path: Path) -> Iterator[Project]:
+    """Give the project that a path is in, and a folder for files in between.
+
+    Raises:
+        DdpgenError: there is none, or git or the machine failed while it was open.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="ddpgen-") as folder:
+            yield Project(path, Versions(Path(folder)))
+    except OSError as error:
+        if error.filename == "git":
+            raise no_git() from error
+        if error.errno is None:  # jinja2's TemplateNotFound is an OSError too
+            raise
+        where = f" ({show(error.filename)})" if error.filename else ""
+        raise DdpgenError(f"{error.strerror}{where}", exit_code=FAILURE) from error
+    except subprocess.CalledProcessError as error:
+        raise DdpgenError(f"failed: {shlex.join(error.cmd[:6])}", exit_code=FAILURE) from error
+
+
 def _read(file: Path, versions: Versions) -> Part:
     """Read a file of recorded answers, checked against the questions of their version."""
-    entries = answers.read(file)
+    entries = answer_files.read(file)
     if entries.get("_src_path") != template_source.SOURCE_URL:
         raise DdpgenError("was not made by ddpgen", option=show(file.parent))
     version = versions[_tag(str(entries.get("_commit")), versions.tags)]

@@ -1,13 +1,15 @@
 """Rewrites a Python file after modules have moved, and leaves every other character as it is."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
 import libcst as cst
 from libcst import helpers
 from libcst.metadata import MetadataWrapper, PositionProvider
+
+from ddpgen.updating.import_blocks import code, ordered, separated
 
 _Line = cst.SimpleStatementLine
 
@@ -95,7 +97,7 @@ class _Imports(cst.CSTTransformer):
                     part.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
                     for part in (small, *found)
                 ]
-                before, *after = map(_code, bare)
+                before, *after = map(code, bare)
                 words.append(f"{before} -> {'; '.join(after)}")
         line = self.get_metadata(PositionProvider, original).start.line
         self.notes += [(line, text) for text in words]
@@ -122,7 +124,7 @@ class _Imports(cst.CSTTransformer):
                 added.append(_from_import(new, alias.evaluated_alias or alias.evaluated_name))
         if not added and all(new is old for new, old in zip(kept, small.names, strict=False)):
             return []
-        plain = [small.with_changes(names=_separated(kept))] if kept else []
+        plain = [small.with_changes(names=separated(kept))] if kept else []
         return [*plain, *added]
 
     def _from(self, small: cst.ImportFrom, name: str) -> list[cst.BaseSmallStatement]:
@@ -139,7 +141,7 @@ class _Imports(cst.CSTTransformer):
                 kept.append(alias)
         if not added:
             return []
-        plain = [small.with_changes(names=_separated(kept))] if kept else []
+        plain = [small.with_changes(names=separated(kept))] if kept else []
         return [*plain, *added]
 
     def leave_Attribute(
@@ -177,79 +179,7 @@ class _Imports(cst.CSTTransformer):
         """Let each block of imports have the order that a formatter gives it."""
         if not self.notes:
             return updated_node
-        body: list[_Line | cst.BaseCompoundStatement] = []
-        block: list[_Line] = []
-        for node in updated_node.body:
-            line = _as_import(node)
-            if block and not (line and not line.leading_lines):
-                body += self._sorted(block)
-                block = []
-            if line:
-                block.append(line)
-            else:
-                body.append(node)
-        return updated_node.with_changes(body=[*body, *self._sorted(block)])
-
-    def _sorted(self, block: Sequence[_Line]) -> list[_Line]:
-        """Put `from` behind `import`, and the modules that moved to one package into one line."""
-        moved = [line for line in block if self._moved(line)]
-        if not moved or any(len(line.body) > 1 for line in block):
-            return [*block]
-        lines = [line.with_changes(leading_lines=()) for line in block]
-        plain = [line for line in lines if isinstance(line.body[0], cst.Import)]
-        named: dict[str, _Line] = {}
-        for line in lines:
-            small = line.body[0]
-            if isinstance(small, cst.ImportFrom):
-                key = _code(small).partition(" import ")[0]
-                other = named.get(key)
-                if other and self._moved(line) and not _commented(line) and not _commented(other):
-                    named[key] = _joined(other, small)
-                else:
-                    named[_code(small) if other else key] = line
-        rest = [named[key] for key in sorted(named, key=str.lower)]
-        first, *others = [*plain, *rest]
-        return [first.with_changes(leading_lines=block[0].leading_lines), *others]
-
-    def _moved(self, line: _Line) -> bool:
-        """Return whether a line is `from PACKAGE import MODULE` for a module that moved there."""
-        small = line.body[0]
-        if not isinstance(small, cst.ImportFrom) or isinstance(small.names, cst.ImportStar):
-            return False
-        package = helpers.get_full_name_for_node(small.module) if small.module else None
-        names = {f"{package}.{alias.evaluated_name}" for alias in small.names}
-        return names <= {*self.modules.values()} and not small.lpar
-
-
-def _as_import(node: cst.CSTNode) -> _Line | None:
-    """Return a line if it begins with an import."""
-    is_import = isinstance(node, _Line) and isinstance(node.body[0], cst.Import | cst.ImportFrom)
-    return cst.ensure_type(node, _Line) if is_import else None
-
-
-def _commented(line: _Line) -> bool:
-    return line.trailing_whitespace.comment is not None
-
-
-def _joined(line: _Line, more: cst.ImportFrom) -> _Line:
-    """Return an import of everything that two import from one package."""
-    small = cst.ensure_type(line.body[0], cst.ImportFrom)
-    aliases = [
-        *cast("Sequence[cst.ImportAlias]", small.names),
-        *cast("Sequence[cst.ImportAlias]", more.names),
-    ]
-    unique = {
-        _code(alias.with_changes(comma=cst.MaybeSentinel.DEFAULT)): alias for alias in aliases
-    }
-    ordered = _separated(unique[key] for key in sorted(unique))
-    return line.with_changes(body=[small.with_changes(names=ordered)])
-
-
-def _separated(aliases: Iterable[cst.ImportAlias]) -> list[cst.ImportAlias]:
-    """Return the aliases with a comma between them and none at the end."""
-    plain = [alias.with_changes(comma=cst.MaybeSentinel.DEFAULT) for alias in aliases]
-    comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-    return [*(alias.with_changes(comma=comma) for alias in plain[:-1]), *plain[-1:]]
+        return updated_node.with_changes(body=ordered(updated_node.body, {*self.modules.values()}))
 
 
 def _from_import(module: str, name: str) -> cst.ImportFrom:
@@ -262,7 +192,3 @@ def _from_import(module: str, name: str) -> cst.ImportFrom:
 def _dotted(name: str) -> cst.Name | cst.Attribute:
     found = cst.parse_expression(name)
     return found if isinstance(found, cst.Attribute) else cst.ensure_type(found, cst.Name)
-
-
-def _code(node: cst.CSTNode) -> str:
-    return cst.Module([]).code_for_node(node)

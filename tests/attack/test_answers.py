@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from rendering import compile_once
 
 from ddpgen.asking import answers, questions
-from ddpgen.asking.questions import Answers, Question
+from ddpgen.asking.question import Answers, Question
 from ddpgen.errors import DdpgenError
 from ddpgen.fetching import template_source
 from ddpgen.rendering import render

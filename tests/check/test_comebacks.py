@@ -13,7 +13,7 @@ from mutants.table import BASES, MUTATIONS
 from product import template
 
 from check.test_pages import rows
-from ddpgen.asking.questions import Answers
+from ddpgen.asking.question import Answers
 from ddpgen.checking import driver, pages
 from ddpgen.rendering.render import render
 

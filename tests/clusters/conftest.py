@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpgen.asking.questions import Value
+from ddpgen.asking.question import Value
 from ddpgen.rendering.render import render
 from tests.clusters import page, slurm_lab
 

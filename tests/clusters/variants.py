@@ -11,7 +11,7 @@ import yaml
 from jinja2 import meta
 
 from ddpgen.asking import questions
-from ddpgen.asking.questions import Answers, Value
+from ddpgen.asking.question import Answers, Value
 from ddpgen.fetching import template_source
 
 TEMPLATE = template_source.template_root()

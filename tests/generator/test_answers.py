@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddpgen.asking import answers, questions
-from ddpgen.asking.questions import Value
+from ddpgen.asking.question import Value
 from ddpgen.errors import DdpgenError
 
 QUESTIONNAIRE = questions.load()

@@ -7,7 +7,7 @@ import pytest
 
 from ddpgen.asking import detect, questions
 from ddpgen.asking.detect import Detector
-from ddpgen.asking.questions import Value
+from ddpgen.asking.question import Value
 
 QUESTIONNAIRE = questions.load()
 ONE_NODE: dict[str, Value] = {"nodes": 1, "partition": ""}

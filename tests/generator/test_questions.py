@@ -10,7 +10,8 @@ import jinja2.meta
 import pytest
 
 from ddpgen.asking import questions
-from ddpgen.asking.questions import Answers, Question, Questionnaire
+from ddpgen.asking.question import Answers, Question
+from ddpgen.asking.questions import Questionnaire
 from ddpgen.fetching import template_source
 
 QUESTIONNAIRE = questions.load()

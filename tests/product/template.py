@@ -15,7 +15,7 @@ import yaml
 from jinja2 import meta
 
 from ddpgen.asking import questions
-from ddpgen.asking.questions import Answers, Question, Value
+from ddpgen.asking.question import Answers, Question, Value
 from ddpgen.fetching import template_source
 from product.combinations import combinations
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpgen.asking.questions import Answers
+from ddpgen.asking.question import Answers
 from ddpgen.rendering.render import render
 from product import programs
 from product.combinations import combinations, identifier, pairs, singles

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddpgen.asking.questions import Value
+from ddpgen.asking.question import Value
 from ddpgen.fetching import template_source
 from ddpgen.rendering import render
 from ddpgen.rendering.versions import Versions

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from generator.program import everything
 
-from ddpgen.asking.questions import Value
+from ddpgen.asking.question import Value
 from ddpgen.updating import migrations, update
 from update.lab import NEW, OLD, Lab
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from generator.program import everything
 
-from ddpgen.asking.questions import Value
+from ddpgen.asking.question import Value
 from ddpgen.errors import DdpgenError
 from ddpgen.launching import launch
 from ddpgen.updating import update
