@@ -3,8 +3,9 @@
 import ast
 from collections.abc import Iterator
 
-from ddpgen.checking.programs import runs_ddp
-from ddpgen.checking.source import Function, Module, constant, keyword, once
+from ddpgen.checking.expressions import Function, constant, keyword
+from ddpgen.checking.grouping import runs_ddp
+from ddpgen.checking.programs import Module, once
 from ddpgen.checking.values import parameter
 
 DEPTH = 4

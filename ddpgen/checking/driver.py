@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from ddpgen.checking import programs, rules, suppressions
+from ddpgen.checking import grouping, rules, suppressions
 from ddpgen.checking.callers import tried_out
+from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import Hit, Rule
 from ddpgen.checking.scripts import Script, is_script
-from ddpgen.checking.source import Module
 from ddpgen.errors import DdpgenError, nearest, show
 
 _SKIPPED = {
@@ -61,7 +61,7 @@ def check(paths: Sequence[Path], select: Iterable[str] = (), ignore: Iterable[st
     chosen = _chosen(select, ignore)
     report = Report()
     modules, scripts = _read(paths, report)
-    programs.group(modules)
+    grouping.group(modules)
     _notes(modules, report)
     ids = {rule.id for rule in chosen}
     for module in modules:

@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.callers import uses
-from ddpgen.checking.source import Function, Module, matches, source
+from ddpgen.checking.expressions import Function, matches, source
+from ddpgen.checking.programs import Module
 from ddpgen.checking.values import arguments, binding, bindings
 
 # Anything that may single out a rank. Rules that demand a guard are silent where one of these is.

@@ -1,41 +1,24 @@
-"""Python modules as the rules see them: names resolved through imports, and the way up the tree."""
+"""Python files as the rules see them: names resolved through imports, and the way up the tree."""
 
 import ast
 import io
-import re
 import tokenize
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from functools import cached_property, wraps
+from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-if TYPE_CHECKING:
-    from ddpgen.checking.programs import Program
+from ddpgen.checking.expressions import Function
 
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _SHARED = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-class Module:
-    """One Python file.
-
-    Attributes:
-        program: all modules that run together with this one; set once they are known.
-        needs: this module and all that it imports, directly or not; set then, too.
-        library: others import it: what it does if it is run itself is no matter.
-    """
-
-    program: "Program"
-    needs: "frozenset[Module]"
-    library: bool
+class Source:
+    """One Python file by itself: its syntax tree, and the names of things in it."""
 
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
         self.text = text
-        self.answers: dict[object, Any] = {}
         self.tree = _without_dead_code(ast.parse(text))
         self.nodes: list[ast.AST] = []
         self.parents: dict[ast.AST, ast.AST] = {}
@@ -143,7 +126,7 @@ class Module:
 
     def function(self, node: ast.AST) -> Function | None:
         """The function that a node is in."""
-        return next((n for n in self.above(node) if isinstance(n, _FUNCTIONS)), None)
+        return next((n for n in self.above(node) if isinstance(n, Function)), None)
 
     def scope(self, node: ast.AST) -> Function | ast.Module:
         """The function that a node is in, or the module."""
@@ -158,16 +141,9 @@ class Module:
         for above in self.above(node):
             if isinstance(above, ast.For | ast.While):
                 return above
-            if isinstance(above, _FUNCTIONS):
+            if isinstance(above, Function):
                 return None
         return None
-
-    def tries_out(self, node: ast.AST) -> bool:
-        """Whether a node only runs where a library is started as a program."""
-        return self.library and any(
-            isinstance(above, ast.If) and "__name__" in source(above.test)
-            for above in self.above(node)
-        )
 
     def statement(self, node: ast.AST) -> ast.stmt:
         """The statement that a node belongs to."""
@@ -178,7 +154,7 @@ class Module:
         """Functions and methods by name."""
         found = defaultdict(list)
         for node in self.nodes:
-            if isinstance(node, _FUNCTIONS):
+            if isinstance(node, Function):
                 found[node.name].append(node)
         return dict(found)
 
@@ -208,75 +184,10 @@ def _without_dead_code(tree: ast.Module) -> ast.Module:
     return tree
 
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def once(function: Callable[Concatenate[Module, P], R]) -> Callable[Concatenate[Module, P], R]:
-    """Remember the answers of a function about a module, for as long as there is the module."""
-
-    @wraps(function)
-    def remembering(module: Module, /, *rest: P.args, **named: P.kwargs) -> R:
-        key = (function, *rest)
-        if key not in module.answers:
-            module.answers[key] = function(module, *rest, **named)
-        answer: R = module.answers[key]
-        return answer
-
-    return remembering
-
-
-def keyword(call: ast.Call, name: str, position: int | None = None) -> ast.expr | None:
-    """The value of an argument, given by name or by position."""
-    for argument in call.keywords:
-        if argument.arg == name:
-            return argument.value
-    if position is not None and 0 <= position < len(call.args):
-        found = call.args[position]
-        return None if isinstance(found, ast.Starred) else found
-    return None
-
-
-def receiver(call: ast.Call) -> ast.expr:
-    """What a method is called on; of a plain call, what is called."""
-    return call.func.value if isinstance(call.func, ast.Attribute) else call.func
-
-
-def unpacks(call: ast.Call) -> bool:
-    """Whether arguments come out of `*args` or `**options`, so that not all are visible."""
-    starred = any(isinstance(argument, ast.Starred) for argument in call.args)
-    return starred or any(argument.arg is None for argument in call.keywords)
-
-
-def constant(node: ast.AST | None) -> object:
-    """The value of a literal; None for everything else."""
-    return node.value if isinstance(node, ast.Constant) else None
-
-
-def strings(node: ast.AST) -> Iterator[str]:
-    """All texts within an expression."""
-    for child in ast.walk(node):
-        if isinstance(child, ast.Constant) and isinstance(child.value, str):
-            yield child.value
-
-
-def source(node: ast.AST) -> str:
-    """The text of an expression or statement, in one spelling."""
-    known = vars(node)
-    if "_source" not in known:
-        known["_source"] = ast.unparse(node)
-    return str(known["_source"])
-
-
-def matches(node: ast.AST | None, pattern: str) -> bool:
-    """Whether the source of an expression contains a pattern; the case does not count."""
-    return node is not None and re.search(pattern, source(node), re.IGNORECASE) is not None
-
-
-def exclusive(module: Module, one: ast.AST, other: ast.AST) -> bool:
+def exclusive(file: Source, one: ast.AST, other: ast.AST) -> bool:
     """Whether two places are in different branches of a condition, so that never both run."""
-    around = {above: child for child, above in module.way(one)}
-    for child, above in module.way(other):
+    around = {above: child for child, above in file.way(one)}
+    for child, above in file.way(other):
         if above in around:
             mine = around[above]
             return isinstance(above, ast.If) and (mine in above.body) != (child in above.body)

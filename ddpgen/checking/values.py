@@ -9,7 +9,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from ddpgen.checking.source import Function, Module, exclusive, keyword, once, source
+from ddpgen.checking.expressions import Function, keyword, source
+from ddpgen.checking.programs import Module, once
+from ddpgen.checking.source import exclusive
 
 DEPTH = 5
 MANY = 20  # calls of one function; what is called more often is too general to tell anything

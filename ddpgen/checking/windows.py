@@ -4,12 +4,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ddpgen.checking.expressions import matches, receiver
 from ddpgen.checking.guards import conditions
-from ddpgen.checking.source import (
-    Module,
-    matches,
-    receiver,
-)
+from ddpgen.checking.programs import Module
 
 # What optimizers and schedulers are called.
 OPTIMIZER = r"optim|\bopt\b|scaler"

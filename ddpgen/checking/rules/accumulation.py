@@ -4,14 +4,9 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.expressions import constant, matches, receiver, source
+from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
-from ddpgen.checking.source import (
-    Module,
-    constant,
-    matches,
-    receiver,
-    source,
-)
 from ddpgen.checking.values import DDP, binding
 from ddpgen.checking.windows import (
     SCHEDULER,

@@ -4,11 +4,12 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.expressions import Function, constant, keyword, matches, source
 from ddpgen.checking.guards import conditions, guarded
+from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.gradients import is_inner
 from ddpgen.checking.rules.group import inits
-from ddpgen.checking.source import Function, Module, constant, keyword, matches, source
 from ddpgen.checking.values import DDP, is_ddp
 
 _CONVERT = "convert_sync_batchnorm"

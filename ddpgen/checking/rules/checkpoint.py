@@ -4,9 +4,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.expressions import constant, keyword, matches, receiver, source
 from ddpgen.checking.guards import WITHOUT_DDP, guarded, local_zero_guard
+from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
-from ddpgen.checking.source import Module, constant, keyword, matches, receiver, source
 from ddpgen.checking.values import DDP, follows, is_ddp, mentions
 
 

@@ -4,9 +4,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.expressions import constant, keyword, matches, source, unpacks
 from ddpgen.checking.guards import WITHOUT_DDP, guarded
+from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
-from ddpgen.checking.source import Module, constant, keyword, matches, source, unpacks
 from ddpgen.checking.values import follows, mentions
 
 _EVEN = r"//|%|drop_last|pad"

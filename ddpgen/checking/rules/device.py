@@ -4,9 +4,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.expressions import constant, keyword, matches, source, strings
 from ddpgen.checking.guards import WITHOUT_DDP, conditions, guarded
+from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
-from ddpgen.checking.source import Module, constant, keyword, matches, source, strings
 from ddpgen.checking.values import DDP, binding, follows
 
 _CHOOSES = r"set_device|environ\[.CUDA_VISIBLE_DEVICES.\] =|cuda\.device\("

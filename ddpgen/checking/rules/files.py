@@ -5,8 +5,9 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.callers import repeated
+from ddpgen.checking.expressions import keyword, matches, receiver, source, strings
+from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
-from ddpgen.checking.source import Module, keyword, matches, receiver, source, strings
 from ddpgen.checking.values import binding, follows, mentions
 
 _TEMPORARY = r"tmp|temp|partial|buffer|stream|\bfile\b|open\("

@@ -4,10 +4,11 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.expressions import constant, keyword, matches, source
 from ddpgen.checking.guards import guarded
+from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.output import in_training
-from ddpgen.checking.source import Module, constant, keyword, matches, source
 from ddpgen.checking.values import mentions
 
 _CLOCK = r"strftime|datetime\.(now|today)|time\.time(_ns)?\(\)"

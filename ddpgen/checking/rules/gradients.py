@@ -5,8 +5,9 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.callers import uses
+from ddpgen.checking.expressions import constant, keyword, matches, source, unpacks
+from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
-from ddpgen.checking.source import Module, constant, keyword, matches, source, unpacks
 from ddpgen.checking.values import binding, follows, is_ddp, mentions
 
 _OF_ONE_RANK = r"micro_batch|per_rank|per_gpu|per_device|local_batch"

@@ -4,17 +4,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.expressions import constant, keyword, matches, strings, unpacks
+from ddpgen.checking.programs import Module, once
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.ranks import is_collective
-from ddpgen.checking.source import (
-    Module,
-    constant,
-    keyword,
-    matches,
-    once,
-    strings,
-    unpacks,
-)
 from ddpgen.checking.values import DDP
 from ddpgen.checking.windows import is_update
 

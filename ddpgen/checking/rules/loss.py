@@ -4,8 +4,9 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.expressions import constant, keyword, matches, receiver, source
+from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
-from ddpgen.checking.source import Module, constant, keyword, matches, receiver, source
 from ddpgen.checking.values import binding, follows, mentions, results
 
 _ALL_RANKS = r"reduce|over_ranks|gather|world|global"

@@ -5,10 +5,11 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.callers import uses
+from ddpgen.checking.expressions import Function, keyword, matches, receiver
 from ddpgen.checking.guards import conditional, guarded
+from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.ranks import collectives
-from ddpgen.checking.source import Function, Module, keyword, matches, receiver
 from ddpgen.checking.values import follows, mentions
 from ddpgen.checking.windows import goes_backward
 

@@ -3,8 +3,9 @@
 import ast
 from collections.abc import Iterator
 
+from ddpgen.checking.expressions import constant, keyword, matches, receiver, unpacks
+from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
-from ddpgen.checking.source import Module, constant, keyword, matches, receiver, unpacks
 from ddpgen.checking.values import DDP
 
 

@@ -4,16 +4,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.expressions import Function, constant, matches, source
 from ddpgen.checking.guards import guarded, zero_guard
+from ddpgen.checking.programs import Module, once
 from ddpgen.checking.registry import rule
-from ddpgen.checking.source import (
-    Function,
-    Module,
-    constant,
-    matches,
-    once,
-    source,
-)
 
 _PREPARES = (
     r"^prepare(_data)?$|download|preprocess|tokenize|extract|prepare_data|"

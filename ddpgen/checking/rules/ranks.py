@@ -4,9 +4,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.expressions import Function, keyword, source
 from ddpgen.checking.guards import conditions, is_zero, zero_guard
+from ddpgen.checking.programs import Module, once
 from ddpgen.checking.registry import rule
-from ddpgen.checking.source import Function, Module, keyword, once, source
 from ddpgen.checking.values import is_ddp
 
 COLLECTIVES = frozenset(

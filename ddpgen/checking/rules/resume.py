@@ -4,9 +4,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.expressions import constant, matches, source
 from ddpgen.checking.guards import guarded
+from ddpgen.checking.programs import Module, once
 from ddpgen.checking.registry import rule
-from ddpgen.checking.source import Module, constant, matches, once, source
 from ddpgen.checking.values import mentions
 
 _PROGRESS = {"epoch", "step", "iter", "iteration", "iter_num", "global_step", "start_epoch"}

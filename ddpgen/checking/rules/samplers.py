@@ -3,10 +3,11 @@
 import ast
 from collections.abc import Iterator
 
+from ddpgen.checking.expressions import Function, constant, keyword, matches, source
 from ddpgen.checking.guards import WITHOUT_DDP, guarded
+from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.data import EVALUATION, LOADER, SAMPLER
-from ddpgen.checking.source import Function, Module, constant, keyword, matches, source
 from ddpgen.checking.values import mentions
 
 # Numbers that each process finds for itself.

@@ -4,9 +4,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.expressions import Function, constant, keyword, matches, source
+from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.ranks import is_collective
-from ddpgen.checking.source import Function, Module, constant, keyword, matches, source
 from ddpgen.checking.windows import goes_backward
 
 _SAVES = re.compile(r"(^|_)save|checkpoint|barrier|snapshot", re.IGNORECASE)

@@ -5,17 +5,11 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.callers import uses
+from ddpgen.checking.expressions import Function, keyword, matches, source
+from ddpgen.checking.programs import Module, once
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.precision import scalers
-from ddpgen.checking.source import (
-    Function,
-    Module,
-    exclusive,
-    keyword,
-    matches,
-    once,
-    source,
-)
+from ddpgen.checking.source import exclusive
 from ddpgen.checking.values import binding
 from ddpgen.checking.windows import OPTIMIZER, SCHEDULER, backwards, is_update
 

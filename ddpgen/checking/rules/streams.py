@@ -4,9 +4,10 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.expressions import Function, constant, keyword, source
+from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.data import LOADER
-from ddpgen.checking.source import Function, Module, constant, keyword, source
 from ddpgen.checking.values import binding, mentions
 
 _PARTS = r"rank|shard|replica|split_by|node|partition|process"

@@ -4,18 +4,10 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
+from ddpgen.checking.expressions import Function, constant, keyword, matches, source, strings
+from ddpgen.checking.programs import Module, once
 from ddpgen.checking.registry import Hit, rule
 from ddpgen.checking.rules.resume import snapshots
-from ddpgen.checking.source import (
-    Function,
-    Module,
-    constant,
-    keyword,
-    matches,
-    once,
-    source,
-    strings,
-)
 from ddpgen.checking.values import mentions
 
 _GROUP_TIMEOUT = (
