@@ -23,6 +23,32 @@ def receiver(call: ast.Call) -> ast.expr:
     return call.func.value if isinstance(call.func, ast.Attribute) else call.func
 
 
+def method_name(call: ast.Call) -> str:
+    """The name of the method that is called, whatever it is called on; "" of a plain call."""
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ""
+
+
+def last_part(name: str) -> str:
+    """The last part of a dotted name."""
+    return name.rpartition(".")[2]
+
+
+def parameters(function: Function) -> list[ast.arg]:
+    """The parameters that a caller can name."""
+    return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+
+
+def names_in(*nodes: ast.AST) -> set[str]:
+    """The plain names in expressions or statements."""
+    return {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name)}
+
+
+def operands(node: ast.AST | None, operator: type[ast.operator]) -> list[ast.expr]:
+    """The two sides of an operation; nothing of another one, or of no operation."""
+    is_operation = isinstance(node, ast.BinOp) and isinstance(node.op, operator)
+    return [node.left, node.right] if is_operation and isinstance(node, ast.BinOp) else []
+
+
 def unpacks(call: ast.Call) -> bool:
     """Whether arguments come out of `*args` or `**options`, so that not all are visible."""
     starred = any(isinstance(argument, ast.Starred) for argument in call.args)
@@ -32,6 +58,12 @@ def unpacks(call: ast.Call) -> bool:
 def constant(node: ast.AST | None) -> object:
     """The value of a literal; None for everything else."""
     return node.value if isinstance(node, ast.Constant) else None
+
+
+def entries(node: ast.AST) -> Iterator[tuple[ast.expr | None, ast.expr]]:
+    """The keys and values of a dictionary that is written out; nothing of anything else."""
+    if isinstance(node, ast.Dict):
+        yield from zip(node.keys, node.values, strict=True)
 
 
 def strings(node: ast.AST) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ddpgen.checking.callers import uses
 from ddpgen.checking.expressions import Function, matches, source
 from ddpgen.checking.programs import Module
-from ddpgen.checking.values import arguments, binding, bindings
+from ddpgen.checking.values import bindings, stands_for
 
 # Anything that may single out a rank. Rules that demand a guard are silent where one of these is.
 SOME_RANK = (
@@ -120,12 +120,12 @@ def guarded(module: Module, node: ast.AST, pattern: str = SOME_RANK, depth: int 
 def conditional(module: Module, node: ast.AST, pattern: str = SOME_RANK) -> bool:
     """Whether a condition of the same function that contains a pattern decides about a node."""
     tests = [test for test, _ in conditions(module, node) if "__name__" not in source(test)]
-    if any(matches(context, rf"lock|{SOME_RANK}") for context in _contexts(module, node)):
+    if any(matches(context, rf"lock|{SOME_RANK}") for context in contexts(module, node)):
         return True
     return any(_hints(module, test, pattern) for test in tests)
 
 
-def _contexts(module: Module, node: ast.AST) -> Iterator[ast.expr]:
+def contexts(module: Module, node: ast.AST) -> Iterator[ast.expr]:
     """The context managers of the same function around a node."""
     for above in module.above(node):
         if isinstance(above, Function):
@@ -137,10 +137,9 @@ def _contexts(module: Module, node: ast.AST) -> Iterator[ast.expr]:
 def _hints(module: Module, node: ast.expr, pattern: str, depth: int = 2) -> bool:
     """Whether a condition contains a pattern, itself or in what its names were set to."""
     text = source(node)
-    for call in module.below(node):
+    for call in module.calls_below(node):
         # What `run_on_main(task)` gives back does not tell who we are; `is_main()` does.
-        local = isinstance(call, ast.Call) and module.program.callees(module, call)
-        if isinstance(call, ast.Call) and local and not matches(call.func, _ASKS):
+        if module.callees(call) and not matches(call.func, _ASKS):
             text = text.replace(source(call), "")
     if re.search(pattern, text, re.IGNORECASE):
         return True
@@ -148,27 +147,19 @@ def _hints(module: Module, node: ast.expr, pattern: str, depth: int = 2) -> bool
     if any(_set_by_some(module, name, pattern) for name in names):
         return True
     for name in names:
-        if depth == 0 or isinstance(module.parents[name], ast.Attribute):
-            continue
-        if source(name) not in text:
-            continue
-        if found := binding(module, name):
-            values = [(module, found.value)]
-        else:
-            values = list(arguments(module, name))
-        if any(_hints(other, value, pattern, depth - 1) for other, value in values):
-            return True
+        part_of_another = isinstance(module.parents[name], ast.Attribute)
+        if depth and not part_of_another and source(name) in text:
+            found = stands_for(module, name)
+            if any(_hints(other, value, pattern, depth - 1) for other, value in found):
+                return True
     return False
 
 
 def _set_by_some(module: Module, name: ast.expr, pattern: str) -> bool:
     """Whether a condition that contains a pattern decides about a name's value."""
     found = bindings(module).get((module.scope(name), source(name)), [])
-    return any(
-        re.search(pattern, source(test), re.IGNORECASE)
-        for each in found
-        for test, _ in conditions(module, each.statement)
-    )
+    tests = (test for each in found for test, _ in conditions(module, each.statement))
+    return any(matches(test, pattern) for test in tests)
 
 
 def _handed_over(module: Module, use: ast.expr) -> bool:
@@ -190,7 +181,7 @@ def _in_lambda(module: Module, node: ast.AST) -> bool:
         if isinstance(child, ast.Lambda):
             if not isinstance(above, ast.Call) or matches(above.func, _STARTS):
                 return False
-            known = module.program.callees(module, above)
+            known = module.callees(above)
             return not known or any(matches(function, SOME_RANK) for _, function in known)
         if isinstance(above, Function):
             return False

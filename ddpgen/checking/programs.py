@@ -3,46 +3,21 @@
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from ddpgen.checking.expressions import Function, source
+from ddpgen.checking.expressions import Function, last_part, method_name, source
 from ddpgen.checking.source import Source
 
 # They place models and shard data themselves, so that what is missing in the source is not missing.
-FRAMEWORKS = frozenset(
-    [
-        "accelerate",
-        "colossalai",
-        "composer",
-        "deepspeed",
-        "horovod",
-        "ignite",
-        "keras",
-        "lightning",
-        "lightning_fabric",
-        "pytorch_lightning",
-        "ray",
-        "mmengine",
-        "oneflow",
-        "paddle",
-    ]
+_FRAMEWORK = re.compile(
+    "accelerate|colossalai|composer|deepspeed|horovod|ignite|keras|lightning(_fabric)?|"
+    "pytorch_lightning|ray|mmengine|oneflow|paddle"
 )
-
 # Methods of torch's own objects: another class's method of that name is probably not meant.
-_OF_TORCH = {
-    "backward",
-    "cpu",
-    "cuda",
-    "eval",
-    "load_state_dict",
-    "state_dict",
-    "step",
-    "to",
-    "train",
-}
+_OF_TORCH = re.compile("backward|cpu|cuda|eval|(load_)?state_dict|step|to|train")
 
 
 class Module(Source):
@@ -69,6 +44,15 @@ class Module(Source):
             isinstance(above, ast.If) and "__name__" in source(above.test)
             for above in self.above(node)
         )
+
+    def callees(self, call: ast.Call) -> "list[tuple[Module, Function]]":
+        """The functions of the program that a call may mean; none if it is of another package."""
+        return self.program.callees(self, call)
+
+    def calls_behind(self, call: ast.Call) -> "Iterator[tuple[Module, ast.Call]]":
+        """The calls in the functions of the program that a call may mean."""
+        for module, function in self.callees(call):
+            yield from ((module, inner) for inner in module.calls_below(function))
 
 
 P = ParamSpec("P")
@@ -106,7 +90,7 @@ class Program:
     def framework(self) -> str:
         """The framework that distributes the training, or ""."""
         roots = {name.partition(".")[0] for m in self.modules for name in m.imported_at_once}
-        return min(roots & FRAMEWORKS, default="")
+        return min(filter(_FRAMEWORK.fullmatch, roots), default="")
 
     @cached_property
     def functions(self) -> dict[str, list[tuple[Module, Function]]]:
@@ -119,7 +103,7 @@ class Program:
 
     def callees(self, module: Module, call: ast.Call) -> list[tuple[Module, Function]]:
         """The functions of the program that a call may mean; none if it is of another package."""
-        name = module.name(call.func).rpartition(".")[2] or getattr(call.func, "attr", "")
+        name = last_part(module.name(call.func)) or method_name(call)
         found = self.functions.get(name, [])
         return [(m, f) for m, f in found if self.means(module, call.func, m, f)]
 
@@ -130,10 +114,10 @@ class Program:
             return not method and (module is home or node.id in module.imports)
         if not isinstance(node, ast.Attribute) or self.foreign(module, node):
             return False
-        place = module.name(node.value).rpartition(".")[2]
+        place = last_part(module.name(node.value))
         known = place in self._places
         if method:
-            return not known and (place == "self" or function.name not in _OF_TORCH)
+            return not known and (place == "self" or not _OF_TORCH.fullmatch(function.name))
         return place in (home.path.stem, home.path.parent.name)
 
     def foreign(self, module: Module, node: ast.AST) -> bool:
@@ -176,8 +160,30 @@ class Program:
         """Whether anything with one of these names (their last parts) is called."""
         return any(name in self.names for name in names)
 
+    def called(self, *names: str) -> list[tuple[Module, ast.Call]]:
+        """Calls of these names in all modules, as `Module.called` finds them in one."""
+        return [(module, call) for module in self.modules for call in module.called(*names)]
+
     def says(self, pattern: str | re.Pattern[str]) -> bool:
         """Whether any module's source contains a pattern; every rule asks for every module."""
         if pattern not in self._said:
             self._said[pattern] = any(re.search(pattern, module.text) for module in self.modules)
         return self._said[pattern]
+
+
+@once
+def leads_to(
+    module: Module, call: ast.Call, test: Callable[[Module, ast.Call], bool | None], depth: int
+) -> bool:
+    """Whether a call, or one that it leads to in functions of the program, passes a test.
+
+    Args:
+        module: where the call is.
+        call: the call.
+        test: True or False is the answer; None asks to look into the function that is called.
+        depth: how many functions deep to look.
+    """
+    answer = test(module, call)
+    if answer is not None or depth == 0:
+        return bool(answer)
+    return any(leads_to(m, inner, test, depth - 1) for m, inner in module.calls_behind(call))

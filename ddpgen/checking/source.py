@@ -7,9 +7,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
-from ddpgen.checking.expressions import Function
+from ddpgen.checking.expressions import Function, last_part, method_name
 
+T = TypeVar("T", bound=ast.expr)
 _SHARED = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
 
 
@@ -89,25 +91,34 @@ class Source:
         """The calls by the last part of their names, or by the method's name."""
         found: dict[str, list[tuple[ast.Call, str]]] = defaultdict(list)
         for call, name in self.calls:
-            found[name.rpartition(".")[2] or getattr(call.func, "attr", "")].append((call, name))
+            found[last_part(name) or method_name(call)].append((call, name))
         return dict(found)
 
     def called(self, *names: str) -> Iterator[ast.Call]:
         """Calls of these names: all of a dotted name, or its last parts."""
         for wanted in names:
-            for call, name in self.calls_by_name.get(wanted.rpartition(".")[2], []):
+            for call, name in self.calls_by_name.get(last_part(wanted), []):
                 if name == wanted or name.endswith(f".{wanted}"):
                     yield call
 
     def methods(self, *names: str, below: ast.AST | None = None) -> Iterator[ast.Call]:
         """Calls of methods with these names, whatever they are called on."""
-        for node in self.below(below or self.tree):
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr in names
-            ):
-                yield node
+        return (call for call in self.calls_below(below or self.tree) if method_name(call) in names)
+
+    def calls_below(self, *nodes: ast.AST) -> list[ast.Call]:
+        """All calls in nodes, in the order of the text."""
+        return [n for node in nodes for n in self.below(node) if isinstance(n, ast.Call)]
+
+    def reads(self, name: str, below: ast.AST) -> list[ast.Name]:
+        """Where a node reads a plain name."""
+        found = (n for n in self.below(below) if isinstance(n, ast.Name) and n.id == name)
+        return [n for n in found if isinstance(n.ctx, ast.Load)]
+
+    def assignments(self, target: type[T]) -> Iterator[tuple[ast.Assign, T]]:
+        """Every assignment to such an expression, with the expression."""
+        for node in self.nodes:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], target):
+                yield node, node.targets[0]
 
     def below(self, node: ast.AST) -> list[ast.AST]:
         """A node and all nodes in it, in the order of the text."""
@@ -157,6 +168,11 @@ class Source:
             if isinstance(node, Function):
                 found[node.name].append(node)
         return dict(found)
+
+    @cached_property
+    def all_functions(self) -> list[Function]:
+        """All functions and methods, those of one name beside each other."""
+        return [function for named in self.functions.values() for function in named]
 
     @cached_property
     def comments(self) -> dict[int, str]:

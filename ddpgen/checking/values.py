@@ -9,7 +9,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from ddpgen.checking.expressions import Function, keyword, source
+from ddpgen.checking.expressions import (
+    Function,
+    keyword,
+    last_part,
+    method_name,
+    parameters,
+    receiver,
+    source,
+)
 from ddpgen.checking.programs import Module, once
 from ddpgen.checking.source import exclusive
 
@@ -76,7 +84,7 @@ def binding(module: Module, node: ast.expr) -> Binding | None:
         earlier = _before(module, table.get((place, text), []), node)
         if earlier:
             return earlier[-1]
-        if text in _parameters_of(place):
+        if isinstance(place, Function) and text in _names_of_parameters(place):
             return None
     owner = module.owner(node)
     if owner and (owner, text) in table:
@@ -95,11 +103,8 @@ def _before(module: Module, found: list[Binding], node: ast.expr) -> list[Bindin
     return [b for b in found if b.line < node.lineno and not exclusive(module, b.statement, node)]
 
 
-def _parameters_of(node: ast.AST) -> list[str]:
-    if not isinstance(node, Function):
-        return []
-    a = node.args
-    return [p.arg for p in (*a.posonlyargs, *a.args, *a.kwonlyargs)]
+def _names_of_parameters(function: Function) -> list[str]:
+    return [parameter.arg for parameter in parameters(function)]
 
 
 def arguments(module: Module, node: ast.expr) -> Iterator[tuple[Module, ast.expr]]:
@@ -107,14 +112,14 @@ def arguments(module: Module, node: ast.expr) -> Iterator[tuple[Module, ast.expr
     function = module.function(node)
     while function and isinstance(node, ast.Name):
         rest = function.args.vararg
-        if node.id in _parameters_of(function) or (rest and rest.arg == node.id):
+        if node.id in _names_of_parameters(function) or (rest and rest.arg == node.id):
             yield from _given(module, function, node.id)
             return
         function = module.function(function)
 
 
 def _given(module: Module, function: Function, name: str) -> Iterator[tuple[Module, ast.expr]]:
-    names = _parameters_of(function)
+    names = _names_of_parameters(function)
     method = bool(names) and names[0] in ("self", "cls")
     wanted = function.name
     if wanted == "__init__" and (owner := module.owner(function)):
@@ -137,8 +142,7 @@ def parameter(module: Module, node: ast.expr) -> ast.arg | None:
     """The parameter that a name stands for, if it is one."""
     function = module.function(node)
     while function and isinstance(node, ast.Name):
-        a = function.args
-        for each in (*a.posonlyargs, *a.args, *a.kwonlyargs):
+        for each in parameters(function):
             if each.arg == node.id:
                 return each
         function = module.function(function)
@@ -147,10 +151,19 @@ def parameter(module: Module, node: ast.expr) -> ast.arg | None:
 
 def results(module: Module, call: ast.Call) -> Iterator[tuple[Module, ast.expr]]:
     """What a local function returns."""
-    for other, function in module.program.callees(module, call):
+    for other, function in module.callees(call):
         for node in other.below(function):
             if isinstance(node, ast.Return) and node.value and other.function(node) is function:
                 yield other, node.value
+
+
+def stands_for(module: Module, node: ast.AST) -> Iterator[tuple[Module, ast.expr]]:
+    """What a name or attribute was set to last, or what callers give for it."""
+    if isinstance(node, ast.Name | ast.Attribute):
+        if found := binding(module, node):
+            yield module, found.value
+        else:
+            yield from arguments(module, node)
 
 
 @once
@@ -168,13 +181,8 @@ def follows(module: Module, node: ast.expr, test: Test, depth: int = DEPTH) -> b
         return depth > 0 and follows(module, answer, test, depth - 1)
     if answer is not None or depth == 0:
         return bool(answer)
-    if isinstance(node, ast.Name | ast.Attribute):
-        if found := binding(module, node):
-            return follows(module, found.value, test, depth - 1)
-        return any(follows(m, value, test, depth - 1) for m, value in arguments(module, node))
-    if isinstance(node, ast.Call):
-        return any(follows(m, value, test, depth - 1) for m, value in results(module, node))
-    return False
+    found = results(module, node) if isinstance(node, ast.Call) else stands_for(module, node)
+    return any(follows(m, value, test, depth - 1) for m, value in found)
 
 
 def is_ddp(module: Module, node: ast.expr) -> bool:
@@ -189,8 +197,8 @@ def _wrapped(module: Module, node: ast.expr) -> bool | ast.expr | None:
             return True
         if name.endswith("torch.compile") and node.args:
             return node.args[0]
-        if isinstance(node.func, ast.Attribute) and node.func.attr in _KEEP:
-            return node.func.value
+        if method_name(node) in _KEEP:
+            return receiver(node)
     if isinstance(node, ast.Attribute) and node.attr == "module":
         return False
     if isinstance(node, ast.Attribute) and binding(module, node) is None:
@@ -210,7 +218,7 @@ def _class_of(module: Module, node: ast.expr) -> str:
     if source(node) == "self" and owner:
         return owner.name
     given = parameter(module, node)
-    return module.name(given.annotation).rpartition(".")[2] if given and given.annotation else ""
+    return last_part(module.name(given.annotation)) if given and given.annotation else ""
 
 
 @once
@@ -235,16 +243,7 @@ def mentions(module: Module, node: ast.expr, pattern: str, depth: int = 3) -> bo
     if depth == 0:
         return False
     for part in module.below(node):
-        if isinstance(part, ast.Name | ast.Attribute):
-            found = binding(module, part)
-            if (
-                found
-                and found.value is not node
-                and mentions(module, found.value, pattern, depth - 1)
-            ):
-                return True
-            if not found and any(
-                mentions(m, value, pattern, depth - 1) for m, value in arguments(module, part)
-            ):
-                return True
+        found = stands_for(module, part)
+        if any(mentions(m, v, pattern, depth - 1) for m, v in found if v is not node):
+            return True
     return False

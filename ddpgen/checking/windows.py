@@ -4,9 +4,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ddpgen.checking.expressions import matches, receiver
+from ddpgen.checking.expressions import matches, method_name, operands, receiver
 from ddpgen.checking.guards import conditions
-from ddpgen.checking.programs import Module
+from ddpgen.checking.programs import Module, leads_to
 
 # What optimizers and schedulers are called.
 OPTIMIZER = r"optim|\bopt\b|scaler"
@@ -28,20 +28,18 @@ class Window:
 
 def goes_backward(module: Module, call: ast.Call, depth: int = 2) -> bool:
     """Whether a call computes gradients, itself or in a function of the program."""
-    if isinstance(call.func, ast.Attribute) and call.func.attr == "backward":
-        return not module.program.callees(module, call) or not call.args
-    return depth > 0 and any(
-        isinstance(inner, ast.Call) and goes_backward(other, inner, depth - 1)
-        for other, function in module.program.callees(module, call)
-        for inner in other.below(function)
-    )
+    return leads_to(module, call, _is_backward, depth)
+
+
+def _is_backward(module: Module, call: ast.Call) -> bool | None:
+    if method_name(call) == "backward":
+        return not module.callees(call) or not call.args
+    return None
 
 
 def backwards(module: Module, node: ast.AST) -> Iterator[ast.Call]:
     """Calls within a node that compute gradients."""
-    for call in module.below(node):
-        if isinstance(call, ast.Call) and goes_backward(module, call, 1):
-            yield call
+    return (call for call in module.calls_below(node) if goes_backward(module, call, 1))
 
 
 def windows(module: Module) -> Iterator[Window]:
@@ -67,28 +65,23 @@ def is_update(call: ast.Call) -> bool:
 
 
 def _counts(test: ast.expr) -> bool:
-    return any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mod) for n in ast.walk(test))
+    return any(operands(node, ast.Mod) for node in ast.walk(test))
 
 
 def step_follows(module: Module, loop: ast.For | ast.While) -> bool:
     """Whether the optimizer steps behind a loop."""
     outer = module.loop(loop) or module.scope(loop)
-    return any(
-        call.lineno > (loop.end_lineno or 0) and _updates(module, call)
-        for call in module.below(outer)
-        if isinstance(call, ast.Call)
-    )
+    after = (c for c in module.calls_below(outer) if c.lineno > (loop.end_lineno or 0))
+    return any(updates(module, call, 1) for call in after)
 
 
-def _updates(module: Module, call: ast.Call) -> bool:
-    """Whether a call is an optimizer step, itself or in a function of the program."""
-    if isinstance(call.func, ast.Attribute) and call.func.attr == "step" and is_update(call):
-        return True
-    return any(
-        is_update(step)
-        for other, function in module.program.callees(module, call)
-        for step in other.methods("step", below=function)
-    )
+def updates(module: Module, call: ast.Call, depth: int) -> bool:
+    """Whether a call is an optimizer's step, itself or in a function of the program."""
+    return leads_to(module, call, _is_update_step, depth)
+
+
+def _is_update_step(_: Module, call: ast.Call) -> bool | None:
+    return (method_name(call) == "step" and is_update(call)) or None
 
 
 def each_time(module: Module, call: ast.AST, loop: ast.AST) -> bool:
@@ -99,5 +92,5 @@ def each_time(module: Module, call: ast.AST, loop: ast.AST) -> bool:
 def step_functions(module: Module, window: Window) -> list[ast.AST]:
     """The functions of this module that a window's loop calls for one micro-batch."""
     calls = [call for call in backwards(module, window.loop) if call.args]
-    found = [f for call in calls for m, f in module.program.callees(module, call) if m is module]
+    found = [f for call in calls for m, f in module.callees(call) if m is module]
     return [f for f in found if not any(map(is_update, module.methods("step", below=f)))]

@@ -41,7 +41,7 @@ def converted_after_wrap(module: Module) -> Iterator[ast.AST]:
 def sync_on_cpu(module: Module) -> Iterator[ast.AST]:
     if "is_available" in module.program.names and module.program.says(r"[\"']cpu[\"']"):
         for call in module.called(_CONVERT):
-            own = module.program.callees(module, call)
+            own = module.callees(call)
             if not own and not list(conditions(module, call)):
                 yield call
     if module.program.says(r"cuda|nccl|xpu|npu"):
@@ -96,7 +96,7 @@ def _shares(module: Module, function: Function, depth: int = 2) -> bool:
             _shares(other, inner, depth - 1)
             for call in module.below(function)
             if isinstance(call, ast.Call)
-            for other, inner in module.program.callees(module, call)
+            for other, inner in module.callees(call)
         )
     )
 

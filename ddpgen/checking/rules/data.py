@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import constant, keyword, matches, source, unpacks
+from ddpgen.checking.expressions import constant, keyword, last_part, matches, source, unpacks
 from ddpgen.checking.guards import WITHOUT_DDP, guarded
 from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
@@ -63,7 +63,7 @@ def _map_style(module: Module, call: ast.Call) -> bool:
         module,
         dataset,
         lambda m, n: (
-            m.name(n.func).rpartition(".")[2] in names or None if isinstance(n, ast.Call) else None
+            last_part(m.name(n.func)) in names or None if isinstance(n, ast.Call) else None
         ),
     )
 

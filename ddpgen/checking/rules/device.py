@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import constant, keyword, matches, source, strings
+from ddpgen.checking.expressions import constant, keyword, matches, method_name, source, strings
 from ddpgen.checking.guards import WITHOUT_DDP, conditions, guarded
 from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
@@ -62,7 +62,7 @@ def _device_numbers(module: Module) -> Iterator[ast.expr]:
             yield from call.args[1:2]
         if name.endswith(DDP) and isinstance(ids := keyword(call, "device_ids", 1), ast.List):
             yield from ids.elts
-        if isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "cuda"):
+        if method_name(call) in ("to", "cuda"):
             yield from call.args[:1]
     for node in module.nodes:
         if isinstance(node, ast.JoinedStr) and str(constant(node.values[0]))[:5] == "cuda:":
@@ -81,7 +81,7 @@ def fixed_device(module: Module) -> Iterator[ast.AST]:
             values = call.args[:1]
         elif name.endswith(DDP) and isinstance(ids := keyword(call, "device_ids", 1), ast.List):
             values = ids.elts
-        elif isinstance(call.func, ast.Attribute) and call.func.attr in ("to", "cuda"):
+        elif method_name(call) in ("to", "cuda"):
             values = call.args[:1]
         for value in values:
             choices = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]

@@ -5,7 +5,15 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.callers import repeated
-from ddpgen.checking.expressions import keyword, matches, receiver, source, strings
+from ddpgen.checking.expressions import (
+    keyword,
+    last_part,
+    matches,
+    method_name,
+    receiver,
+    source,
+    strings,
+)
 from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
 from ddpgen.checking.values import binding, follows, mentions
@@ -45,7 +53,7 @@ def _exports(module: Module, call: ast.Call) -> bool:
 
 def _is_weights(_: Module, node: ast.expr) -> bool | None:
     if isinstance(node, ast.Call):
-        return getattr(node.func, "attr", "") == "state_dict" or None
+        return method_name(node) == "state_dict" or None
     return None if isinstance(node, ast.Name) else False
 
 
@@ -103,9 +111,7 @@ def deleted_first(module: Module) -> Iterator[ast.AST]:
         if path is None or not hasattr(block, "body"):
             continue
         for call, name in module.calls:
-            deletes = (
-                name in ("os.remove", "os.unlink") or getattr(call.func, "attr", "") == "unlink"
-            )
+            deletes = name in ("os.remove", "os.unlink") or method_name(call) == "unlink"
             if deletes and call in module.below(block) and call.lineno < save.lineno:
                 target = call.args[0] if call.args and name else getattr(call.func, "value", None)
                 same = target is not None and source(target) == source(path)
@@ -122,7 +128,7 @@ def deleted_first(module: Module) -> Iterator[ast.AST]:
 )
 def rotated_first(module: Module) -> Iterator[ast.AST]:
     for call, name in module.calls:
-        last = name.rpartition(".")[2]
+        last = last_part(name)
         if not re.fullmatch(_ROTATES, last) or not isinstance(module.parents[call], ast.Expr):
             continue
         block = module.parents[module.statement(call)]

@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import constant, keyword, matches, source
+from ddpgen.checking.expressions import constant, keyword, matches, method_name, source
 from ddpgen.checking.guards import guarded
 from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
@@ -25,7 +25,7 @@ _COUNTS = r"max\(|len\(|\+ 1|count\(|next\(|range\("
 )
 def every_rank_writes(module: Module) -> Iterator[ast.AST]:
     for call, name in module.calls:
-        method = getattr(call.func, "attr", "") == "open"
+        method = method_name(call) == "open"
         if (name == "open" or method) and constant(
             keyword(call, "mode", 0 if method else 1)
         ) == "a":
@@ -77,7 +77,7 @@ def _is_text(node: ast.expr) -> bool:
     "choose the folder on rank 0 and broadcast it",
 )
 def folder_by_number(module: Module) -> Iterator[ast.AST]:
-    for function in (f for named in module.functions.values() for f in named):
+    for function in module.all_functions:
         text = source(function)
         if all(re.search(p, text) for p in (_LOOKS, _MAKES, _COUNTS)) and "rank" not in text:
             for call in module.below(function):

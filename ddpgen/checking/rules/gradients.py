@@ -61,7 +61,7 @@ def forward_around_ddp(module: Module) -> Iterator[ast.AST]:
 
 def _runs(module: Module, call: ast.Call, place: int, depth: int = 2) -> bool:
     """Whether a function of the program calls what it is given at a place, with gradients."""
-    for other, function in module.program.callees(module, call):
+    for other, function in module.callees(call):
         if any(matches(d, _WITHOUT_GRADIENTS) for d in function.decorator_list):
             continue
         names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
@@ -166,7 +166,7 @@ def rate_of_one_rank(module: Module) -> Iterator[ast.AST]:
 def _share_for_whole(module: Module, pattern: str) -> Iterator[ast.expr]:
     """What one rank has, given for a parameter that stands for all ranks."""
     for call, _ in module.calls:
-        for _, function in module.program.callees(module, call):
+        for _, function in module.callees(call):
             names = [a.arg for a in function.args.args]
             names = names[names[:1] == ["self"] :]
             given = [

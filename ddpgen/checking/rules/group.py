@@ -4,12 +4,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import constant, keyword, matches, strings, unpacks
-from ddpgen.checking.programs import Module, once
+from ddpgen.checking.expressions import constant, entries, keyword, matches, strings, unpacks
+from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.ranks import is_collective
 from ddpgen.checking.values import DDP
-from ddpgen.checking.windows import is_update
+from ddpgen.checking.windows import updates
 
 
 def inits(module: Module) -> list[ast.Call]:
@@ -26,10 +26,8 @@ def collective_in_cleanup(module: Module) -> Iterator[ast.AST]:
     for node in module.nodes:
         if isinstance(node, ast.Try):
             handlers = [s for h in node.handlers for s in h.body]
-            for statement in (*node.finalbody, *handlers):
-                for call in module.below(statement):
-                    if isinstance(call, ast.Call) and is_collective(module, call):
-                        yield call
+            calls = module.calls_below(*node.finalbody, *handlers)
+            yield from (call for call in calls if is_collective(module, call))
 
 
 @rule(
@@ -46,21 +44,8 @@ def error_swallowed(module: Module) -> Iterator[ast.AST]:
         ends = ends or matches(module.scope(node), r"exit\(|abort\(|\bkill\(|SystemExit")
         tried = module.parents[node]
         if general and not ends and isinstance(tried, ast.Try):
-            calls = [n for s in tried.body for n in module.below(s) if isinstance(n, ast.Call)]
-            if any(_updates(module, call) for call in calls):
+            if any(updates(module, call, 6) for call in module.calls_below(*tried.body)):
                 yield node
-
-
-@once
-def _updates(module: Module, call: ast.Call, depth: int = 6) -> bool:
-    """Whether a call is an optimizer's step, or leads to one."""
-    if isinstance(call.func, ast.Attribute) and call.func.attr == "step" and is_update(call):
-        return True
-    return depth > 0 and any(
-        isinstance(inner, ast.Call) and _updates(other, inner, depth - 1)
-        for other, function in module.program.callees(module, call)
-        for inner in other.below(function)
-    )
 
 
 @rule(
@@ -106,7 +91,7 @@ def fixed_port(module: Module) -> Iterator[ast.AST]:
         if variable == "MASTER_PORT" and constant(value) not in (None, "0") and not inside:
             yield node
     for node in module.nodes:
-        for key, given in _entries(node):
+        for key, given in entries(node):
             if constant(key) == "MASTER_PORT" and constant(given) not in (None, "0"):
                 yield given
         if isinstance(node, ast.keyword) and node.arg == "rdzv_endpoint":
@@ -118,27 +103,17 @@ def fixed_port(module: Module) -> Iterator[ast.AST]:
             yield call
 
 
-def _entries(node: ast.AST) -> Iterator[tuple[ast.expr | None, ast.expr]]:
-    """The entries of a dictionary."""
-    if isinstance(node, ast.Dict):
-        yield from zip(node.keys, node.values, strict=True)
-
-
 def environment_settings(module: Module) -> Iterator[tuple[str, ast.AST, ast.expr]]:
     """Assignments to os.environ: name, node, value."""
-    for node in module.nodes:
-        if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Subscript):
-            if module.name(target.value) == "os.environ":
-                yield str(constant(target.slice)), node, node.value
-        if isinstance(node, ast.Call) and module.name(node.func) == "os.putenv":
-            yield str(constant(node.args[0])), node, node.args[-1]
-        if isinstance(node, ast.Call) and module.name(node.func) == "os.environ.update":
-            for each in node.keywords:
-                yield str(each.arg), node, each.value
-            for given in node.args:
-                if isinstance(given, ast.Dict):
-                    for key, value in zip(given.keys, given.values, strict=True):
-                        yield str(constant(key)), node, value
+    for node, target in module.assignments(ast.Subscript):
+        if module.name(target.value) == "os.environ":
+            yield str(constant(target.slice)), node, node.value
+    for call in module.called("os.putenv"):
+        yield str(constant(call.args[0])), call, call.args[-1]
+    for call in module.called("os.environ.update"):
+        yield from ((str(each.arg), call, each.value) for each in call.keywords)
+        for given in call.args:
+            yield from ((str(constant(key)), call, value) for key, value in entries(given))
 
 
 _NAMES = r"[\"'](LOCAL_)?(RANK|WORLD_SIZE)[\"']"

@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import constant, keyword, matches, receiver, source
+from ddpgen.checking.expressions import constant, keyword, matches, method_name, receiver, source
 from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
 from ddpgen.checking.values import binding, follows, mentions, results
@@ -49,7 +49,7 @@ def _sums(module: Module, call: ast.Call) -> bool:
     for other, value in results(module, call):
         if isinstance(value, ast.Call) and _sums(other, value):
             return True
-    if isinstance(call.func, ast.Attribute) and call.func.attr == "sum":
+    if method_name(call) == "sum":
         return matches(receiver(call), r"reduction='none'|loss")
     made = binding(module, call.func)
     return bool(made and matches(made.value, r"Loss\(.*reduction='sum'"))

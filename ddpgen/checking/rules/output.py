@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.callers import uses
-from ddpgen.checking.expressions import Function, keyword, matches, receiver
+from ddpgen.checking.expressions import Function, keyword, matches, method_name, receiver
 from ddpgen.checking.guards import conditional, guarded
 from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
@@ -107,7 +107,7 @@ def share_returned(module: Module) -> Iterator[ast.AST]:
     shared = [keyword(c, "sampler", 3) or keyword(c, "batch_sampler", 4) for c in loaders]
     if not loaders or None in shared or module.program.says("torchmetrics"):
         return
-    for function in (f for named in module.functions.values() for f in named):
+    for function in module.all_functions:
         joined = any(re.search("reduce|gather", n) for n in collectives(module, function, 3))
         if re.match(r"(run_)?(eval|valid)", function.name) and not joined:
             loops = [n for n in module.below(function) if isinstance(n, ast.For)]
@@ -204,6 +204,6 @@ def reduced_copy(module: Module) -> Iterator[ast.AST]:
         value = keyword(call, "tensor", 0)
         if name != "torch.distributed.all_reduce" or value is None:
             continue
-        cloned = isinstance(value, ast.Call) and getattr(value.func, "attr", "") == "clone"
+        cloned = isinstance(value, ast.Call) and method_name(value) == "clone"
         if cloned or isinstance(value, ast.BinOp):
             yield value

@@ -4,7 +4,15 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import constant, keyword, matches, receiver, source
+from ddpgen.checking.expressions import (
+    constant,
+    keyword,
+    last_part,
+    matches,
+    method_name,
+    receiver,
+    source,
+)
 from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
 from ddpgen.checking.values import DDP, binding, follows, is_ddp
@@ -52,7 +60,7 @@ def _on_cpu(module: Module, node: ast.expr) -> bool | ast.expr | None:
             return node.args[0]
         if _is_constructor(module, node):
             return True
-        return None if module.program.callees(module, node) else False
+        return None if module.callees(node) else False
     return False
 
 
@@ -71,7 +79,7 @@ def _is_constructor(module: Module, call: ast.Call) -> bool:
         return False
     if name.startswith(("torch.nn.", "torchvision.models.")):
         return not name.startswith(("torch.nn.parallel", "torch.nn.SyncBatchNorm"))
-    last = name.rpartition(".")[2]
+    last = last_part(name)
     classes = [
         (m, n)
         for m in module.program.modules
@@ -122,7 +130,7 @@ def loss_weights_on_cpu(module: Module) -> Iterator[ast.AST]:
 
 def _cpu_tensor(module: Module, node: ast.expr) -> bool | None:
     if isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Attribute) and node.func.attr in (
+        if method_name(node) in (
             *_MOVES,
             "type_as",
             "new_tensor",

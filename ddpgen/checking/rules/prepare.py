@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import Function, constant, matches, source
+from ddpgen.checking.expressions import Function, constant, last_part, matches, method_name, source
 from ddpgen.checking.guards import guarded, zero_guard
 from ddpgen.checking.programs import Module, once
 from ddpgen.checking.registry import rule
@@ -39,7 +39,7 @@ def download_on_every_rank(module: Module) -> Iterator[ast.AST]:
     "ask after init_process_group, or read RANK from the environment",
 )
 def rank_before_group(module: Module) -> Iterator[ast.AST]:
-    for function in [module.tree, *(f for named in module.functions.values() for f in named)]:
+    for function in [module.tree, *module.all_functions]:
         start = _first_init(module, function)
         if start is None:
             continue
@@ -76,7 +76,7 @@ def _inits(module: Module, call: ast.Call, depth: int = 3) -> bool:
             other.name(inner.func).endswith("init_process_group")
             or (depth > 0 and _inits(other, inner, depth - 1))
         )
-        for other, function in module.program.callees(module, call)
+        for other, function in module.callees(call)
         for inner in other.below(function)
     )
 
@@ -87,17 +87,17 @@ def _asks_too_early(module: Module, call: ast.Call) -> bool:
         isinstance(node, ast.If)
         and matches(node.test, r"^not .*is_initialized\(\) or .*rank")
         and any(matches(s, r"prepare|download") for s in node.body)
-        for other, function in module.program.callees(module, call)
+        for other, function in module.callees(call)
         for node in other.below(function)
     )
 
 
 def _falls_back_to_zero(module: Module, call: ast.Call) -> bool:
     """A local helper that answers 0, or "main", while there is no process group."""
-    name = module.name(call.func).rpartition(".")[2]
+    name = last_part(module.name(call.func))
     if not re.search(r"rank|main|master|primary", name, re.IGNORECASE):
         return False
-    for other, function in module.program.callees(module, call):
+    for other, function in module.callees(call):
         if re.search(r"is_initialized|is_dist_avail|is_available", source(function)):
             return True
         called = [n for n in other.below(function) if isinstance(n, ast.Call)]
@@ -114,7 +114,7 @@ def _falls_back_to_zero(module: Module, call: ast.Call) -> bool:
 def long_work_before_barrier(module: Module) -> Iterator[ast.AST]:
     for call, name in module.calls:
         function = module.function(call)
-        last = name.rpartition(".")[2] or getattr(call.func, "attr", "")
+        last = last_part(name) or method_name(call)
         if not re.search(_PREPARES, last, re.IGNORECASE) or zero_guard(module, call) is None:
             continue
         scope: Function | ast.Module = function or module.tree

@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import Function, keyword, source
+from ddpgen.checking.expressions import Function, keyword, last_part, source
 from ddpgen.checking.guards import conditions, is_zero, zero_guard
 from ddpgen.checking.programs import Module, once
 from ddpgen.checking.registry import rule
@@ -50,14 +50,14 @@ def collectives(module: Module, function: Function, depth: int = 2) -> list[str]
     found = []
     for call in module.below(function):
         if isinstance(call, ast.Call) and not zero_guard(module, call):
-            name = module.name(call.func).rpartition(".")[2]
+            name = last_part(module.name(call.func))
             tests = [source(test) for test, outcome in conditions(module, call) if outcome]
             if any(map(_SHARDED.search, tests)):
                 continue
             if is_collective(module, call):
                 found.append(name)
             elif depth:
-                for other, inner in module.program.callees(module, call):
+                for other, inner in module.callees(call):
                     if inner is not function:
                         found += collectives(other, inner, depth - 1)
     return found
@@ -68,7 +68,7 @@ def _others_take_part(module: Module, call: ast.Call, names: list[str]) -> bool:
     scope = module.scope(call)
     for other in module.below(scope):
         if isinstance(other, ast.Call) and other is not call:
-            same = module.name(other.func).rpartition(".")[2] in names
+            same = last_part(module.name(other.func)) in names
             same = same or module.name(other.func) == module.name(call.func)
             tests = list(conditions(module, other))
             if same and any("rank" in source(t).lower() and not is_zero(t, o) for t, o in tests):
@@ -85,10 +85,10 @@ def collective_on_one_rank(module: Module) -> Iterator[ast.AST]:
     for call, name in module.calls:
         if zero_guard(module, call) is None:
             continue
-        last = name.rpartition(".")[2]
+        last = last_part(name)
         names = [last] if is_collective(module, call) else []
         if not names and not _EVALUATES.search(last):
-            for other, function in module.program.callees(module, call):
+            for other, function in module.callees(call):
                 names += collectives(other, function)
         if names and not _others_take_part(module, call, names):
             yield call
@@ -126,10 +126,10 @@ def collective_on_local_condition(module: Module) -> Iterator[ast.AST]:
 )
 def evaluation_on_one_rank(module: Module) -> Iterator[ast.AST]:
     for call, name in module.calls:
-        last = name.rpartition(".")[2]
+        last = last_part(name)
         if zero_guard(module, call) is None or not _EVALUATES.search(last):
             continue
-        functions = module.program.callees(module, call)
+        functions = module.callees(call)
         if any(collectives(other, function) for other, function in functions):
             yield call
 

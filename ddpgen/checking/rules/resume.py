@@ -3,8 +3,9 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import partial
 
-from ddpgen.checking.expressions import constant, matches, source
+from ddpgen.checking.expressions import constant, entries, matches, source
 from ddpgen.checking.guards import guarded
 from ddpgen.checking.programs import Module, once
 from ddpgen.checking.registry import rule
@@ -18,12 +19,10 @@ def snapshots(module: Module) -> list[tuple[ast.Dict, str]]:
     """Dictionaries with the state of a run: of more than weights; and their whole text."""
     found = []
     for node in module.nodes:
-        if isinstance(node, ast.Dict):
+        if isinstance(node, ast.Dict) and None not in node.keys:
             keys = {str(constant(key)) for key in node.keys}
             text = source(node)
             if keys & _PROGRESS and re.search(r"(model|net|module)\w*\.state_dict\(", text):
-                if None in node.keys:
-                    continue
                 found.append((node, text + _added_later(module, node)))
     return found
 
@@ -44,31 +43,23 @@ def _saved_without(module: Module, used: str, saved: str) -> Iterator[ast.AST]:
         yield from (node for node, text in snapshots(module) if not re.search(saved, text))
 
 
-@rule(
+rule(
     "K3",
     "the optimizer's state is missing: a resumed run starts with empty moments",
     "save optimizer.state_dict() too",
-)
-def no_optimizer(module: Module) -> Iterator[ast.AST]:
-    yield from _saved_without(module, r"optim", "opt")
+)(partial(_saved_without, used="optim", saved="opt"))
 
-
-@rule(
+rule(
     "K3",
     "the scheduler's state is missing: a resumed run starts its schedule anew",
     "save scheduler.state_dict() too",
-)
-def no_scheduler(module: Module) -> Iterator[ast.AST]:
-    yield from _saved_without(module, r"lr_scheduler\.|get_\w+_schedule", "sched")
+)(partial(_saved_without, used=r"lr_scheduler\.|get_\w+_schedule", saved="sched"))
 
-
-@rule(
+rule(
     "G9",
     "the scaler's state is missing: a resumed run searches its scale anew and skips steps",
     "save and restore scaler.state_dict() too",
-)
-def no_scaler(module: Module) -> Iterator[ast.AST]:
-    yield from _saved_without(module, "GradScaler", r"scaler|amp")
+)(partial(_saved_without, used="GradScaler", saved="scaler|amp"))
 
 
 @rule(
@@ -78,18 +69,16 @@ def no_scaler(module: Module) -> Iterator[ast.AST]:
 )
 def shared_random_state(module: Module) -> Iterator[ast.AST]:
     modules = [m for m in module.program.modules if "get_rng_state" in m.text]
-    if not modules or any(
-        "gather" in name or "scatter" in name for m in modules for _, name in m.calls
-    ):
+    names = [name for m in modules for _, name in m.calls]
+    saves = module.program.called("torch.save")
+    if not modules or any("gather" in name or "scatter" in name for name in names):
         return
-    saves = [(m, c) for m in module.program.modules for c in m.called("torch.save")]
-    if any(mentions(m, a, "rank") for m, c in saves for a in c.args[1:2]):
+    if any(mentions(m, path, "rank") for m, c in saves for path in c.args[1:2]):
         return
     for call, name in module.calls:
-        if (
-            name.endswith("set_rng_state") and call.args and not matches(call.args[0], "rank")
-        ) and not guarded(module, call):
-            yield call
+        if name.endswith("set_rng_state") and call.args and not matches(call.args[0], "rank"):
+            if not guarded(module, call):
+                yield call
 
 
 @rule(
@@ -98,20 +87,11 @@ def shared_random_state(module: Module) -> Iterator[ast.AST]:
     "save epoch + 1, or start at the saved epoch + 1",
 )
 def epoch_repeated(module: Module) -> Iterator[ast.AST]:
-    starts = [
-        node
-        for node in module.nodes
-        if isinstance(node, ast.Assign)
-        and matches(node.targets[0], r"start|first|begin")
-        and isinstance(node.value, ast.Subscript)
-        and constant(node.value.slice) == "epoch"
-    ]
-    after = [
-        value
-        for m in module.program.modules
-        for node, _ in snapshots(m)
-        for key, value in zip(node.keys, node.values, strict=True)
-        if constant(key) == "epoch"
-    ]
-    if after and all(isinstance(value, ast.Name) and value.id == "epoch" for value in after):
-        yield from starts
+    saved = [snapshot for m in module.program.modules for snapshot, _ in snapshots(m)]
+    epochs = [value for node in saved for key, value in entries(node) if constant(key) == "epoch"]
+    if not epochs or not all(source(value) == "epoch" for value in epochs):
+        return
+    for node, target in module.assignments(ast.expr):
+        if matches(target, r"start|first|begin") and isinstance(node.value, ast.Subscript):
+            if constant(node.value.slice) == "epoch":
+                yield node

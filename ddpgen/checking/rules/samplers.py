@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import Function, constant, keyword, matches, source
+from ddpgen.checking.expressions import Function, constant, keyword, matches, method_name, source
 from ddpgen.checking.guards import WITHOUT_DDP, guarded
 from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
@@ -62,7 +62,7 @@ def constant_epoch_handed_on(module: Module) -> Iterator[ast.AST]:
     for call, _ in module.calls:
         if module.loop(call) is None:
             continue
-        for other, function in module.program.callees(module, call):
+        for other, function in module.callees(call):
             names = [a.arg for a in function.args.args]
             names = names[names[:1] == ["self"] :]
             for name, given in zip(names, call.args, strict=False):
@@ -75,10 +75,10 @@ def _reaches_set_epoch(module: Module, function: Function, name: str, depth: int
     for call in module.below(function):
         if isinstance(call, ast.Call):
             given = [number for number, a in enumerate(call.args) if source(a) == name]
-            if given and getattr(call.func, "attr", "") == "set_epoch":
+            if given and method_name(call) == "set_epoch":
                 return True
             for number in given if depth else ():
-                for other, inner in module.program.callees(module, call):
+                for other, inner in module.callees(call):
                     names = [a.arg for a in inner.args.args]
                     names = names[names[:1] == ["self"] :]
                     if number < len(names) and _reaches_set_epoch(

@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import Function, constant, keyword, matches, source
+from ddpgen.checking.expressions import Function, constant, keyword, last_part, matches, source
 from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.ranks import is_collective
@@ -35,7 +35,7 @@ def work_in_handler(module: Module) -> Iterator[ast.AST]:
     for body in _handlers(module):
         for inner in ast.walk(body):
             if isinstance(inner, ast.Call) and (
-                is_collective(module, inner) or _SAVES.search(source(inner.func).rpartition(".")[2])
+                is_collective(module, inner) or _SAVES.search(last_part(source(inner.func)))
             ):
                 yield inner
 
@@ -79,4 +79,4 @@ def _flags(module: Module) -> Iterator[str]:
     for body in _handlers(module):
         for node in ast.walk(body):
             if isinstance(node, ast.Assign) and constant(node.value) is True:
-                yield source(node.targets[0]).rpartition(".")[2]
+                yield last_part(source(node.targets[0]))

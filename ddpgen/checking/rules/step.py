@@ -92,7 +92,7 @@ def _clears(module: Module, node: ast.AST, depth: int = 4) -> bool:
         _clears(other, function, depth - 1)
         for call in module.below(node)
         if isinstance(call, ast.Call)
-        for other, function in module.program.callees(module, call)
+        for other, function in module.callees(call)
     )
 
 

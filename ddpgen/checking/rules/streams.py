@@ -128,7 +128,7 @@ def _seeds(module: Module, call: ast.Call) -> bool:
         return True
     return any(
         isinstance(inner, ast.Call) and other.name(inner.func) in _GLOBAL_SEEDS
-        for other, function in module.program.callees(module, call)
+        for other, function in module.callees(call)
         for inner in other.below(function)
     )
 

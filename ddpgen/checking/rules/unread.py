@@ -2,9 +2,21 @@
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import partial
 
-from ddpgen.checking.expressions import Function, constant, keyword, matches, source, strings
+from ddpgen.checking.expressions import (
+    Function,
+    constant,
+    entries,
+    keyword,
+    matches,
+    method_name,
+    names_in,
+    parameters,
+    source,
+    strings,
+)
 from ddpgen.checking.programs import Module, once
 from ddpgen.checking.registry import Hit, rule
 from ddpgen.checking.rules.resume import snapshots
@@ -18,14 +30,6 @@ _RATE = r"(lr|learning_rate)_(scaling|batch_size|batch)|scale_lr"
 _GLOBAL_BATCH = r"(global|total|effective)_batch(_size)?"
 _SEEN = r"(samples_|tokens_)?(seen|consumed)(_samples|_tokens)?|start_(batch|sample)"
 _BEST = r"best(_\w+)?"
-
-
-def _unread_settings(module: Module, pattern: str) -> Iterator[Hit]:
-    """Fields of dataclasses with such a name that no module of the program reads."""
-    if module.program.calls("init_process_group"):
-        for field in _fields(module, pattern):
-            if not _read(module, source(field.target)):
-                yield field, source(field.target)
 
 
 @once
@@ -44,12 +48,6 @@ def _is_dataclass(node: ast.AST) -> bool:
     return isinstance(node, ast.ClassDef) and any(
         "dataclass" in source(d) for d in node.decorator_list
     )
-
-
-def _read(module: Module, name: str) -> bool:
-    """Whether a field is read, or all fields are at once where that is possible."""
-    found = module.program.references.get(name, [])
-    return any(isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load) for _, n in found)
 
 
 @rule(
@@ -71,21 +69,17 @@ def timeout_without_effect(module: Module) -> Iterator[ast.AST]:
     "raise an error at the start where it is not the world size",
 )
 def expected_world_without_effect(module: Module) -> Iterator[ast.AST]:
-    compared = [n for m in module.program.modules for n in m.nodes if isinstance(n, ast.Compare)]
-    if module.program.calls("init_process_group") and not any(
-        matches(n, r"expected") for n in compared
+    modules = module.program.modules
+    compared = (n for m in modules for n in m.nodes if isinstance(n, ast.Compare))
+    if not module.program.calls("init_process_group") or any(
+        matches(n, "expected") for n in compared
     ):
-        for field in _fields(module, _WORLD):
-            if not any(matches(c, rf"\.{source(field.target)}[,)]") for c in _calls(module)):
-                yield field
-
-
-def _calls(module: Module) -> Iterator[ast.Call]:
-    """Calls that may compare what they are given."""
-    for other in module.program.modules:
-        for call, name in other.calls:
-            if name != "print":
-                yield call
+        return
+    # Any other function may compare what it is given.
+    given = [call for m in modules for call, name in m.calls if name != "print"]
+    for field in _fields(module, _WORLD):
+        if not any(matches(call, rf"\.{source(field.target)}[,)]") for call in given):
+            yield field
 
 
 @rule(
@@ -95,11 +89,10 @@ def _calls(module: Module) -> Iterator[ast.Call]:
 )
 def expected_world_printed(module: Module) -> Iterator[ast.AST]:
     for node in module.nodes:
-        if isinstance(node, ast.If) and re.search(r"expect", source(node.test)):
-            compares = re.search(r"world|ranks|nodes", source(node.test))
-            said = all(_says(statement) for statement in node.body)
-            if compares and said and not node.orelse:
-                yield node
+        if isinstance(node, ast.If) and not node.orelse and all(map(_says, node.body)):
+            if re.search(r"expect", source(node.test)):
+                if re.search(r"world|ranks|nodes", source(node.test)):
+                    yield node
 
 
 def _says(statement: ast.stmt) -> bool:
@@ -114,56 +107,47 @@ def _says(statement: ast.stmt) -> bool:
     "scale the rate with it, or remove it",
 )
 def rate_rule_without_effect(module: Module) -> Iterator[Hit]:
-    yield from _unread_settings(module, _RATE)
+    if module.program.calls("init_process_group"):
+        for field in _fields(module, _RATE):
+            name = source(field.target)
+            found = module.program.references.get(name, [])
+            attributes = [n for _, n in found if isinstance(n, ast.Attribute)]
+            if not any(isinstance(n.ctx, ast.Load) for n in attributes):
+                yield field, name
 
 
 def _unread_parameters(module: Module, pattern: str, does: str) -> Iterator[Hit]:
     """Parameters with such a name that a function does not read although it does such a thing."""
-    for function in (f for named in module.functions.values() for f in named):
-        a = function.args
-        names = [
-            p for p in (*a.posonlyargs, *a.args, *a.kwonlyargs) if re.fullmatch(pattern, p.arg)
-        ]
-        if names and re.search(does, f"{function.name} {_work(function)}"):
-            read = {n.id for n in module.below(function) if isinstance(n, ast.Name)}
-            yield from ((p, p.arg) for p in names if p.arg not in read)
+    for function in module.all_functions:
+        asked = [p for p in parameters(function) if re.fullmatch(pattern, p.arg)]
+        if asked and re.search(does, f"{function.name} {_work(function)}"):
+            read = names_in(function)
+            yield from ((p, p.arg) for p in asked if p.arg not in read)
 
 
 def _work(function: Function) -> str:
     """What a function does, without its documentation."""
-    return "\n".join(source(s) for s in function.body if not isinstance(constant_of(s), str))
+    documented = ast.get_docstring(function) is not None
+    return "\n".join(map(source, function.body[documented:]))
 
 
-def constant_of(statement: ast.stmt) -> object:
-    """The value of a statement that is only a literal."""
-    return constant(statement.value) if isinstance(statement, ast.Expr) else None
-
-
-@rule(
+rule(
     "G13",
     "this rate is given the global batch and ignores it",
     "scale the rate with the global batch",
-)
-def batch_without_effect(module: Module) -> Iterator[Hit]:
-    yield from _unread_parameters(module, _GLOBAL_BATCH, r"(^|_)(lr|rate)\b")
+)(partial(_unread_parameters, pattern=_GLOBAL_BATCH, does=r"(^|_)(lr|rate)\b"))
 
-
-@rule(
+rule(
     "K6",
     "files are deleted here, and which one is the best is not asked: it goes like the others",
     "leave the best one alone",
-)
-def best_without_effect(module: Module) -> Iterator[Hit]:
-    yield from _unread_parameters(module, _BEST, r"\.unlink\(|os\.remove\(|rmtree\(")
+)(partial(_unread_parameters, pattern=_BEST, does=r"\.unlink\(|os\.remove\(|rmtree\("))
 
-
-@rule(
+rule(
     "K10",
     "the place that a run should go on from is ignored: samples are seen twice",
     "begin after what has been seen",
-)
-def place_without_effect(module: Module) -> Iterator[Hit]:
-    yield from _unread_parameters(module, _SEEN, r"set_epoch\(|islice\(|sampler")
+)(partial(_unread_parameters, pattern=_SEEN, does=r"set_epoch\(|islice\(|sampler"))
 
 
 @rule(
@@ -174,17 +158,11 @@ def place_without_effect(module: Module) -> Iterator[Hit]:
 def saved_for_nothing(module: Module) -> Iterator[Hit]:
     literals = [text for m in module.program.modules for text in _literals(m)]
     for snapshot, _ in snapshots(module):
-        entries = [
-            (str(constant(key)), key, value)
-            for key, value in zip(snapshot.keys, snapshot.values, strict=True)
-            if key is not None
-        ]
-        unread = [e for e in entries if literals.count(e[0]) <= 1]
+        saved = [(str(constant(key)), key, value) for key, value in entries(snapshot) if key]
+        unread = [entry for entry in saved if literals.count(entry[0]) <= 1]
         # Several are read one by one, so that none is read in another way.
-        if len(entries) - len(unread) >= 2:
-            for name, key, value in unread:
-                if _is_state(module, value):
-                    yield key, name
+        if len(saved) - len(unread) >= 2:
+            yield from ((key, name) for name, key, value in unread if _is_state(module, value))
 
 
 @once
@@ -209,21 +187,20 @@ def _changed(module: Module) -> set[str]:
         for n in module.nodes
         if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Attribute)
     }
-    compared = {
-        target.attr
+    replaced = [
+        (n, part)
         for n in module.nodes
         if isinstance(n, ast.If)
         for statement in n.body
         if isinstance(statement, ast.Assign)
-        for target in _parts(statement.targets)
+        for target in statement.targets
+        for part in (target.elts if isinstance(target, ast.Tuple) else [target])
+    ]
+    return counted | {
+        target.attr
+        for n, target in replaced
         if isinstance(target, ast.Attribute) and source(target) in source(n.test)
     }
-    return counted | compared
-
-
-def _parts(targets: Iterable[ast.expr]) -> Iterator[ast.expr]:
-    for target in targets:
-        yield from target.elts if isinstance(target, ast.Tuple) else [target]
 
 
 @rule(
@@ -234,9 +211,9 @@ def _parts(targets: Iterable[ast.expr]) -> Iterator[ast.expr]:
 def checksum_for_nothing(module: Module) -> Iterator[ast.AST]:
     looked_up = {text for m in module.program.modules for text in _looked_up(m)}
     for node in module.nodes:
-        for key in node.keys if isinstance(node, ast.Dict) else ():
-            named = re.fullmatch(r"sha\d+|md5|checksum|crc32", str(constant(key)))
-            if key is not None and named and str(constant(key)) not in looked_up:
+        for key, _ in entries(node):
+            name = str(constant(key))
+            if key and re.fullmatch(r"sha\d+|md5|checksum|crc32", name) and name not in looked_up:
                 yield key
 
 
@@ -245,7 +222,7 @@ def _looked_up(module: Module) -> set[str]:
     """Keys that are read: in brackets, by `get`, in comparisons and in lists of names."""
     found: set[str] = set()
     for node in module.nodes:
-        get = isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("get", "pop")
+        get = isinstance(node, ast.Call) and method_name(node) in ("get", "pop")
         if get or isinstance(node, ast.Subscript | ast.Compare | ast.Tuple | ast.List):
             found |= set(strings(node))
     return found
