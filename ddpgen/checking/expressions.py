@@ -38,6 +38,12 @@ def parameters(function: Function) -> list[ast.arg]:
     return [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
 
 
+def positional(function: Function) -> list[str]:
+    """The names of the parameters that arguments by position are for."""
+    names = [parameter.arg for parameter in function.args.args]
+    return names[names[:1] == ["self"] :]
+
+
 def names_in(*nodes: ast.AST) -> set[str]:
     """The plain names in expressions or statements."""
     return {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name)}

@@ -5,7 +5,18 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.callers import uses
-from ddpgen.checking.expressions import constant, keyword, matches, source, unpacks
+from ddpgen.checking.expressions import (
+    constant,
+    keyword,
+    matches,
+    method_name,
+    operands,
+    positional,
+    receiver,
+    source,
+    unpacks,
+)
+from ddpgen.checking.guards import contexts
 from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
 from ddpgen.checking.values import binding, follows, is_ddp, mentions
@@ -28,18 +39,16 @@ def _unwrapped(module: Module, node: ast.expr) -> bool | None:
 
 def _with_gradients(module: Module, node: ast.AST, depth: int = 2) -> bool:
     """Whether a gradient may be wanted of a node, by who calls its function, too."""
-    for above in module.above(node):
-        if isinstance(above, ast.With) and any(
-            matches(item.context_expr, _WITHOUT_GRADIENTS) for item in above.items
-        ):
-            return False
-        if isinstance(above, ast.FunctionDef):
-            named = re.search(r"eval|valid|test|predict|generate|sample", above.name)
-            if named or any(matches(d, _WITHOUT_GRADIENTS) for d in above.decorator_list):
-                return False
-            found = list(uses(module, above)) if depth else []
-            return not found or any(_with_gradients(m, use, depth - 1) for m, use in found)
-    return True
+    function = module.function(node)
+    if any(matches(context, _WITHOUT_GRADIENTS) for context in contexts(module, node)):
+        return False
+    if function is None:
+        return True
+    named = re.search(r"eval|valid|test|predict|generate|sample", function.name)
+    if named or any(matches(d, _WITHOUT_GRADIENTS) for d in function.decorator_list):
+        return False
+    found = list(uses(module, function)) if depth else []
+    return not found or any(_with_gradients(m, use, depth - 1) for m, use in found)
 
 
 @rule(
@@ -66,14 +75,15 @@ def _runs(module: Module, call: ast.Call, place: int, depth: int = 2) -> bool:
             continue
         names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
         method = isinstance(other.parents[function], ast.ClassDef)
-        for inner in other.below(function):
-            if isinstance(inner, ast.Call) and place + method < len(names):
-                name = names[place + method]
-                if source(inner.func) == name:
-                    return True
-                given = [number for number, a in enumerate(inner.args) if source(a) == name]
-                if depth and any(_runs(other, inner, number, depth - 1) for number in given):
-                    return True
+        if place + method >= len(names):
+            continue
+        name = names[place + method]
+        for inner in other.calls_below(function):
+            given = [number for number, a in enumerate(inner.args) if source(a) == name]
+            if source(inner.func) == name:
+                return True
+            if depth and any(_runs(other, inner, number, depth - 1) for number in given):
+                return True
     return False
 
 
@@ -83,18 +93,14 @@ def _runs(module: Module, call: ast.Call, place: int, depth: int = 2) -> bool:
     "freeze, replace and add parameters before the wrap",
 )
 def changed_after_wrap(module: Module) -> Iterator[ast.AST]:
-    for node in module.nodes:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            model = node.func.value
-            if node.func.attr in ("requires_grad_", "add_module", "register_parameter") and (
-                _part_of_ddp(module, model)
-            ):
-                yield node
-        elif isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Attribute):
-            if (target.attr == "requires_grad" and _parameter_of_ddp(module, target.value)) or (
-                _part_of_ddp(module, target.value)
-                and matches(node.value, r"^(\w+\.)*nn\.[A-Z]\w*\(")
-            ):
+    for call in module.methods("requires_grad_", "add_module", "register_parameter"):
+        if _part_of_ddp(module, receiver(call)):
+            yield call
+    for node, target in module.assignments(ast.Attribute):
+        if target.attr == "requires_grad" and _parameter_of_ddp(module, target.value):
+            yield node
+        elif matches(node.value, r"^(\w+\.)*nn\.[A-Z]\w*\("):
+            if _part_of_ddp(module, target.value):
                 yield node
 
 
@@ -110,11 +116,10 @@ def _part_of_ddp(module: Module, node: ast.expr) -> bool:
 
 
 def _parameter_of_ddp(module: Module, node: ast.expr) -> bool:
-    if isinstance(node, ast.Name) and (found := binding(module, node)):
-        value = found.value
-        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-            if value.func.attr in ("parameters", "named_parameters"):
-                return _part_of_ddp(module, value.func.value)
+    found = binding(module, node) if isinstance(node, ast.Name) else None
+    if found and isinstance(found.value, ast.Call):
+        if method_name(found.value) in ("parameters", "named_parameters"):
+            return _part_of_ddp(module, receiver(found.value))
     return _part_of_ddp(module, node)
 
 
@@ -127,10 +132,11 @@ def average_of_averages(module: Module) -> Iterator[ast.AST]:
     if "backward" not in module.program.names:
         return
     for call in module.called("CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss"):
-        known = keyword(call, "reduction") is None and not unpacks(call)
         # Losses of that name elsewhere need not average.
-        known = known and module.name(call.func).startswith("torch.")
-        if not known or not _with_gradients(module, call):
+        of_torch = module.name(call.func).startswith("torch.")
+        if not of_torch or keyword(call, "reduction") is not None or unpacks(call):
+            continue
+        if not _with_gradients(module, call):
             continue
         first = 0 if source(call.func).endswith("Loss") else 2
         weight = keyword(call, "weight", first)
@@ -145,21 +151,14 @@ def average_of_averages(module: Module) -> Iterator[ast.AST]:
     "multiply by the world size and the number of accumulated micro-batches",
 )
 def rate_of_one_rank(module: Module) -> Iterator[ast.AST]:
-    whole = _OF_ALL
+    # A batch that is divided by the ranks later is still the one of all of them.
+    later = rf"batch_size (/|//)=? .*(world|gpus)|batch_size / .*({_OF_ALL})"
     for node in module.nodes:
-        if (
-            (
-                isinstance(node, ast.BinOp)
-                and isinstance(node.op, ast.Div)
-                and constant(node.right) in (128, 256, 512, 1024, 4096)
-            )
-            and matches(node.left, r"lr\b|learning_rate")
-            and matches(node.left, r"batch")
-        ):
-            # A batch that is divided by the ranks later is still the one of all of them.
-            later = rf"batch_size (/|//)=? .*(world|gpus)|batch_size / .*({whole})"
-            if not mentions(module, node.left, whole) and not module.program.says(later):
-                yield node
+        scaled, base = operands(node, ast.Div) or (None, None)
+        if scaled and constant(base) in (128, 256, 512, 1024, 4096):
+            if matches(scaled, r"lr\b|learning_rate") and matches(scaled, r"batch"):
+                if not mentions(module, scaled, _OF_ALL) and not module.program.says(later):
+                    yield node
     yield from _share_for_whole(module, r"(global|total)_batch")
 
 
@@ -167,10 +166,8 @@ def _share_for_whole(module: Module, pattern: str) -> Iterator[ast.expr]:
     """What one rank has, given for a parameter that stands for all ranks."""
     for call, _ in module.calls:
         for _, function in module.callees(call):
-            names = [a.arg for a in function.args.args]
-            names = names[names[:1] == ["self"] :]
             given = [
-                *zip(names, call.args, strict=False),
+                *zip(positional(function), call.args, strict=False),
                 *((k.arg, k.value) for k in call.keywords),
             ]
             for name, value in given:
@@ -194,7 +191,6 @@ def place_of_one_rank(module: Module) -> Iterator[ast.AST]:
     "tie them in the model's __init__, before it is wrapped",
 )
 def tied_after_wrap(module: Module) -> Iterator[ast.AST]:
-    for node in module.nodes:
-        if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Attribute):
-            if target.attr == "weight" and _part_of_ddp(module, target.value):
-                yield node
+    for node, target in module.assignments(ast.Attribute):
+        if target.attr == "weight" and _part_of_ddp(module, target.value):
+            yield node

@@ -4,7 +4,16 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import constant, keyword, matches, method_name, receiver, source
+from ddpgen.checking.expressions import (
+    constant,
+    keyword,
+    matches,
+    method_name,
+    names_in,
+    operands,
+    receiver,
+    source,
+)
 from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
 from ddpgen.checking.values import binding, follows, mentions, results
@@ -37,10 +46,23 @@ def _thrown_away(module: Module, backward: ast.Call) -> bool:
     return bool(after) and not any(matches(call.func, r"\.step$") for call in after)
 
 
+def _set_to(module: Module, node: ast.expr) -> ast.expr:
+    """What a name was set to last; any other expression as it is."""
+    found = binding(module, node) if isinstance(node, ast.Name) else None
+    return found.value if found else node
+
+
 def _is_sum(module: Module, node: ast.expr) -> bool:
-    if isinstance(node, ast.Name) and (found := binding(module, node)):
-        node = found.value
-    return isinstance(node, ast.Call) and _sums(module, node)
+    """Whether an expression is a loss that is summed up, rather than averaged."""
+    value = _set_to(module, node)
+    return isinstance(value, ast.Call) and _sums(module, value)
+
+
+def _sums_with(module: Module, sides: list[ast.expr]) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Each side of an operation that is a summed loss, with the other side."""
+    for this, other in (sides, sides[::-1]) if sides else ():
+        if _is_sum(module, this):
+            yield this, other
 
 
 def _sums(module: Module, call: ast.Call) -> bool:
@@ -73,10 +95,9 @@ def summed_loss(module: Module) -> Iterator[ast.AST]:
 )
 def multiplied_sum(module: Module) -> Iterator[ast.AST]:
     for call, value in _losses(module):
-        if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Mult):
-            for total, factor in ((value.left, value.right), (value.right, value.left)):
-                if _is_sum(module, total) and follows(module, factor, _is_world_size):
-                    yield call
+        for total, factor in _sums_with(module, operands(value, ast.Mult)):
+            if follows(module, factor, _is_world_size):
+                yield call
 
 
 def _is_world_size(module: Module, node: ast.expr) -> bool | ast.expr | None:
@@ -95,18 +116,14 @@ def _is_world_size(module: Module, node: ast.expr) -> bool | ast.expr | None:
     "multiply by the world size: DDP averages, and a sum is meant",
 )
 def divided_twice(module: Module) -> Iterator[ast.AST]:
+    sums = [c for c in module.called("torch.distributed.all_reduce") if c.args]
+    sums = [c for c in sums if not matches(c, r"\bAVG\b")]
     for call, value in _losses(module):
-        if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div):
-            counts = {n.id for n in ast.walk(value.right) if isinstance(n, ast.Name)}
-            reduced = {
-                source(reduction.args[0])
-                for reduction in module.called("torch.distributed.all_reduce")
-                if reduction.args
-                and module.scope(reduction) is module.scope(call)
-                and not matches(reduction, r"\bAVG\b")
-            }
-            known = _is_sum(module, value.left) and counts & reduced
-            if known and not mentions(module, value, r"world|n_?ranks|num_replicas|n?gpus"):
+        scope = module.scope(call)
+        reduced = {source(c.args[0]) for c in sums if module.scope(c) is scope}
+        total, count = operands(value, ast.Div) or (None, None)
+        if total and count and _is_sum(module, total) and names_in(count) & reduced:
+            if not mentions(module, value, r"world|n_?ranks|num_replicas|n?gpus"):
                 yield call
 
 
@@ -119,17 +136,15 @@ def divided_by_full_batch(module: Module) -> Iterator[ast.AST]:
     if module.program.says(r"drop_last=True") or not module.program.calls("DataLoader"):
         return
     for call, value in _losses(module):
-        if isinstance(value, ast.BinOp):
-            sums = [n for n in (value.left, value.right) if _is_sum(module, n)]
-            others = [n for n in (value.left, value.right) if n not in sums]
-            if sums and others and follows(module, others[0], _full_batch):
+        for _, other in _sums_with(module, operands(value, ast.operator)):
+            if follows(module, other, _full_batch):
                 yield call
 
 
 def _full_batch(module: Module, node: ast.expr) -> bool | ast.expr | None:
     """A batch size out of a config, or something divided by it."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-        return node.right
+    if divided := operands(node, ast.Div):
+        return divided[1]
     if isinstance(node, ast.Attribute):
         root = source(node).partition(".")[0]
         named = re.search(r"batch_size$", node.attr) and re.match(r"c(on)?fi?g|args|opt|hp", root)
@@ -144,17 +159,10 @@ def _full_batch(module: Module, node: ast.expr) -> bool | ast.expr | None:
 )
 def divided_by_own_count(module: Module) -> Iterator[ast.AST]:
     for call, value in _losses(module):
-        parts = [value, *_bound(module, value)]
-        for part in parts:
-            if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Div):
-                counted = matches(part.right, _COUNTED) and matches(part.right, _MASK)
-                if counted and not mentions(module, part, _ALL_RANKS):
+        named = [node for node in module.below(value) if isinstance(node, ast.Name)]
+        for part in (value, *(_set_to(module, node) for node in named)):
+            _, count = operands(part, ast.Div) or (None, None)
+            if matches(count, _COUNTED) and matches(count, _MASK):
+                if not mentions(module, part, _ALL_RANKS):
                     yield call
                     break
-
-
-def _bound(module: Module, value: ast.expr) -> Iterator[ast.expr]:
-    """What the names in an expression stand for."""
-    for node in module.below(value):
-        if isinstance(node, ast.Name) and (found := binding(module, node)):
-            yield found.value

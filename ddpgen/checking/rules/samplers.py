@@ -3,7 +3,15 @@
 import ast
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import Function, constant, keyword, matches, method_name, source
+from ddpgen.checking.expressions import (
+    Function,
+    constant,
+    keyword,
+    matches,
+    method_name,
+    positional,
+    source,
+)
 from ddpgen.checking.guards import WITHOUT_DDP, guarded
 from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
@@ -63,28 +71,21 @@ def constant_epoch_handed_on(module: Module) -> Iterator[ast.AST]:
         if module.loop(call) is None:
             continue
         for other, function in module.callees(call):
-            names = [a.arg for a in function.args.args]
-            names = names[names[:1] == ["self"] :]
-            for name, given in zip(names, call.args, strict=False):
+            for name, given in zip(positional(function), call.args, strict=False):
                 if type(constant(given)) is int and _reaches_set_epoch(other, function, name):
                     yield given
 
 
 def _reaches_set_epoch(module: Module, function: Function, name: str, depth: int = 2) -> bool:
     """Whether a parameter becomes a sampler's epoch."""
-    for call in module.below(function):
-        if isinstance(call, ast.Call):
-            given = [number for number, a in enumerate(call.args) if source(a) == name]
-            if given and method_name(call) == "set_epoch":
+    for call in module.calls_below(function):
+        places = [place for place, given in enumerate(call.args) if source(given) == name]
+        if places and method_name(call) == "set_epoch":
+            return True
+        for other, inner in module.callees(call) if depth else ():
+            handed = [n for place, n in enumerate(positional(inner)) if place in places]
+            if any(_reaches_set_epoch(other, inner, n, depth - 1) for n in handed):
                 return True
-            for number in given if depth else ():
-                for other, inner in module.callees(call):
-                    names = [a.arg for a in inner.args.args]
-                    names = names[names[:1] == ["self"] :]
-                    if number < len(names) and _reaches_set_epoch(
-                        other, inner, names[number], depth - 1
-                    ):
-                        return True
     return False
 
 
@@ -111,11 +112,10 @@ def seed_by_rank(module: Module) -> Iterator[ast.AST]:
 )
 def shuffle_with_sampler(module: Module) -> Iterator[ast.AST]:
     for call in module.called(LOADER):
-        if (
-            constant(keyword(call, "shuffle", 2)) is True
-            and keyword(call, "sampler", 3) is not None
-        ) and not isinstance(keyword(call, "sampler", 3), ast.Constant):
-            yield call
+        sampler = keyword(call, "sampler", 3)
+        if sampler and not isinstance(sampler, ast.Constant):
+            if constant(keyword(call, "shuffle", 2)) is True:
+                yield call
 
 
 @rule(
@@ -124,19 +124,13 @@ def shuffle_with_sampler(module: Module) -> Iterator[ast.AST]:
     "pass it on: DataLoader(..., sampler=sampler)",
 )
 def unused_sampler(module: Module) -> Iterator[ast.AST]:
-    for call in module.called(SAMPLER):
-        parent = module.parents[call]
-        if isinstance(parent, ast.Assign) and isinstance(target := parent.targets[0], ast.Name):
-            reads = [
-                n
-                for n in module.below(module.scope(call))
-                if isinstance(n, ast.Name) and n.id == target.id and isinstance(n.ctx, ast.Load)
-            ]
-            if all(matches(module.parents[n], r"\.set_epoch$") for n in reads):
-                if module.scope(call) is not module.tree or not _used_elsewhere(module, target.id):
-                    yield call
-
-
-def _used_elsewhere(module: Module, name: str) -> bool:
-    found = module.program.references.get(name, [])
-    return any(m is not module for m, _ in found)
+    samplers = set(module.called(SAMPLER))
+    for node, target in module.assignments(ast.Name):
+        scope = module.scope(node)
+        if node.value not in samplers or not isinstance(node.value, ast.Call):
+            continue
+        elsewhere = [m for m, _ in module.program.references[target.id] if m is not module]
+        reads = module.reads(target.id, scope)
+        if all(matches(module.parents[n], r"\.set_epoch$") for n in reads):
+            if scope is not module.tree or not elsewhere:
+                yield node.value
