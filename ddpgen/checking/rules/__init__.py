@@ -1,55 +1,11 @@
-"""One module per theme; importing them fills the table."""
+"""One module per theme; importing them fills the table, so that a new file here is a new theme."""
+
+from importlib import import_module
+from pkgutil import iter_modules
 
 from ddpgen.checking.registry import RULES
-from ddpgen.checking.rules import (
-    accumulation,
-    buffers,
-    checkpoint,
-    data,
-    device,
-    files,
-    folders,
-    gradients,
-    group,
-    launch,
-    loss,
-    output,
-    placement,
-    precision,
-    prepare,
-    ranks,
-    resume,
-    samplers,
-    signals,
-    slurm,
-    step,
-    streams,
-    unread,
-)
 
-__all__ = [
-    "RULES",
-    "accumulation",
-    "buffers",
-    "checkpoint",
-    "data",
-    "device",
-    "files",
-    "folders",
-    "gradients",
-    "group",
-    "launch",
-    "loss",
-    "output",
-    "placement",
-    "precision",
-    "prepare",
-    "ranks",
-    "resume",
-    "samplers",
-    "signals",
-    "slurm",
-    "step",
-    "streams",
-    "unread",
-]
+for found in iter_modules(__path__):
+    import_module(f"{__name__}.{found.name}")
+
+__all__ = ["RULES"]

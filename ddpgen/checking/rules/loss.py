@@ -58,11 +58,11 @@ def _is_sum(module: Module, node: ast.expr) -> bool:
     return isinstance(value, ast.Call) and _sums(module, value)
 
 
-def _sums_with(module: Module, sides: list[ast.expr]) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Each side of an operation that is a summed loss, with the other side."""
-    for this, other in (sides, sides[::-1]) if sides else ():
-        if _is_sum(module, this):
-            yield this, other
+def _beside_sums(module: Module, sides: list[ast.expr]) -> Iterator[ast.expr]:
+    """The sides of an operation whose other side is a summed loss."""
+    for this, other in zip(sides, sides[::-1], strict=True):
+        if _is_sum(module, other):
+            yield this
 
 
 def _sums(module: Module, call: ast.Call) -> bool:
@@ -95,7 +95,7 @@ def summed_loss(module: Module) -> Iterator[ast.AST]:
 )
 def multiplied_sum(module: Module) -> Iterator[ast.AST]:
     for call, value in _losses(module):
-        for total, factor in _sums_with(module, operands(value, ast.Mult)):
+        for factor in _beside_sums(module, operands(value, ast.Mult)):
             if follows(module, factor, _is_world_size):
                 yield call
 
@@ -136,8 +136,8 @@ def divided_by_full_batch(module: Module) -> Iterator[ast.AST]:
     if module.program.says(r"drop_last=True") or not module.program.calls("DataLoader"):
         return
     for call, value in _losses(module):
-        for _, other in _sums_with(module, operands(value, ast.operator)):
-            if follows(module, other, _full_batch):
+        for factor in _beside_sums(module, operands(value, ast.operator)):
+            if follows(module, factor, _full_batch):
                 yield call
 
 

@@ -41,20 +41,19 @@ def in_training(module: Module, node: ast.AST, depth: int = 3) -> bool:
     if conditional(module, node):
         return False
     loop, function = module.loop(node), module.function(node)
-    if loop and any(
-        isinstance(n, ast.Call) and goes_backward(module, n) for n in module.below(loop)
-    ):
+    if loop and any(goes_backward(module, inner) for inner in module.calls_below(loop)):
         return True
     if depth == 0 or function is None or re.search(r"rank|master|primary|_main", function.name):
         return False
     if any(matches(d, r"rank|main|master") for d in function.decorator_list):
         return False
-    return any(
-        isinstance(parent := other.parents[use], ast.Call)
-        and parent.func is use
-        and in_training(other, use, depth - 1)
-        for other, use in uses(module, function)
-    )
+    called = ((m, use) for m, use in uses(module, function) if _is_called(m, use))
+    return any(in_training(other, use, depth - 1) for other, use in called)
+
+
+def _is_called(module: Module, use: ast.expr) -> bool:
+    parent = module.parents[use]
+    return isinstance(parent, ast.Call) and parent.func is use
 
 
 @rule(
@@ -63,9 +62,7 @@ def in_training(module: Module, node: ast.AST, depth: int = 3) -> bool:
     "open it on rank 0 only",
 )
 def every_rank_tracks(module: Module) -> Iterator[ast.AST]:
-    for call in module.called(*_TRACKERS):
-        if not guarded(module, call):
-            yield call
+    yield from (call for call in module.called(*_TRACKERS) if not guarded(module, call))
 
 
 @rule(
@@ -75,11 +72,11 @@ def every_rank_tracks(module: Module) -> Iterator[ast.AST]:
 )
 def every_rank_draws(module: Module) -> Iterator[ast.AST]:
     for call, name in module.calls:
-        if name in ("tqdm.tqdm", "tqdm.trange", "tqdm.auto.tqdm", "tqdm.auto.trange"):
+        if re.fullmatch(r"tqdm(\.auto)?\.(tqdm|trange)", name):
             if keyword(call, "disable") is None and not guarded(module, call):
                 loop = module.parents[call]
                 around = loop if isinstance(loop, ast.For) else module.scope(call)
-                if list(module.methods("backward", below=around)):
+                if any(module.methods("backward", below=around)):
                     yield call
 
 
@@ -103,22 +100,19 @@ def metrics_of_one_rank(module: Module) -> Iterator[ast.AST]:
     "reduce sums and counts over all ranks, then divide",
 )
 def share_returned(module: Module) -> Iterator[ast.AST]:
-    loaders = [c for m in module.program.modules for c in m.called("DataLoader")]
+    loaders = [call for _, call in module.program.called("DataLoader")]
     shared = [keyword(c, "sampler", 3) or keyword(c, "batch_sampler", 4) for c in loaders]
     if not loaders or None in shared or module.program.says("torchmetrics"):
         return
     for function in module.all_functions:
         joined = any(re.search("reduce|gather", n) for n in collectives(module, function, 3))
         if re.match(r"(run_)?(eval|valid)", function.name) and not joined:
-            loops = [n for n in module.below(function) if isinstance(n, ast.For)]
+            looped = False
             for node in module.below(function):
-                after = isinstance(node, ast.Return) and loops and node.lineno > loops[0].lineno
-                if after and isinstance(node, ast.Return) and _divides(module, node):
-                    yield node
-
-
-def _divides(module: Module, node: ast.Return) -> bool:
-    return node.value is not None and mentions(module, node.value, r" / ", 1)
+                looped = looped or isinstance(node, ast.For)
+                if looped and isinstance(node, ast.Return) and node.value:
+                    if mentions(module, node.value, r" / ", 1):
+                        yield node
 
 
 @rule(
@@ -128,14 +122,10 @@ def _divides(module: Module, node: ast.Return) -> bool:
 )
 def waits_each_step(module: Module) -> Iterator[ast.AST]:
     for call in module.methods("item", "tolist"):
-        if (
-            call.args
-            or not _each_step(module, call)
-            or matches(receiver(call), r"^\w*(ids?|shape|label)\b")
-        ):
-            continue
-        if matches(receiver(call), r"loss|norm|acc|correct|grad"):
-            yield call
+        value = receiver(call)
+        if matches(value, r"loss|norm|acc|correct|grad") and not call.args:
+            if not matches(value, r"^\w*(ids?|shape|label)\b") and _each_step(module, call):
+                yield call
 
 
 def _each_step(module: Module, node: ast.AST) -> bool:

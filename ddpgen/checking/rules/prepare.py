@@ -4,9 +4,16 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import Function, constant, last_part, matches, method_name, source
+from ddpgen.checking.expressions import (
+    constant,
+    keyword,
+    last_part,
+    matches,
+    method_name,
+    source,
+)
 from ddpgen.checking.guards import guarded, zero_guard
-from ddpgen.checking.programs import Module, once
+from ddpgen.checking.programs import Module, leads_to
 from ddpgen.checking.registry import rule
 
 _PREPARES = (
@@ -24,13 +31,9 @@ def download_on_every_rank(module: Module) -> Iterator[ast.AST]:
     if module.program.says(r"FileLock\(|flock\("):
         return
     for call, _ in module.calls:
-        for argument in call.keywords:
-            if (
-                argument.arg == "download"
-                and constant(argument.value) is True
-                and not guarded(module, call)
-            ):
-                yield argument.value
+        download = keyword(call, "download")
+        if download and constant(download) is True and not guarded(module, call):
+            yield download
 
 
 @rule(
@@ -40,45 +43,25 @@ def download_on_every_rank(module: Module) -> Iterator[ast.AST]:
 )
 def rank_before_group(module: Module) -> Iterator[ast.AST]:
     for function in [module.tree, *module.all_functions]:
-        start = _first_init(module, function)
-        if start is None:
-            continue
-        for node in module.below(function):
-            if not isinstance(node, ast.Call) or node.lineno >= start:
-                continue
-            if (module.scope(node) is function and _asks_too_early(module, node)) or (
-                module.scope(node) is function
-                and _falls_back_to_zero(module, node)
-                and any(
-                    isinstance(n, ast.If | ast.IfExp) and node in module.below(n.test)
-                    for n in module.above(node)
-                )
+        own = [call for call in module.calls_below(function) if module.scope(call) is function]
+        start = next((c.lineno for c in own if leads_to(module, c, _inits, 4)), 0)
+        for call in own:
+            if call.lineno < start and (
+                _asks_too_early(module, call)
+                or (_decides(module, call) and _falls_back_to_zero(module, call))
             ):
-                yield node
+                yield call
 
 
-def _first_init(module: Module, function: ast.AST) -> int | None:
-    """The line of the first call in a function's own body that forms the process group."""
-    for node in module.below(function):
-        if isinstance(node, ast.Call) and module.scope(node) is function:
-            name = module.name(node.func)
-            if name.endswith("init_process_group") or _inits(module, node):
-                return node.lineno
-    return None
+def _inits(module: Module, call: ast.Call) -> bool | None:
+    """Whether a call forms the process group."""
+    return module.name(call.func).endswith("init_process_group") or None
 
 
-@once
-def _inits(module: Module, call: ast.Call, depth: int = 3) -> bool:
-    """Whether a local function forms the process group."""
-    return any(
-        isinstance(inner, ast.Call)
-        and (
-            other.name(inner.func).endswith("init_process_group")
-            or (depth > 0 and _inits(other, inner, depth - 1))
-        )
-        for other, function in module.callees(call)
-        for inner in other.below(function)
-    )
+def _decides(module: Module, call: ast.Call) -> bool:
+    """Whether a call is in a condition."""
+    around = [n for n in module.above(call) if isinstance(n, ast.If | ast.IfExp)]
+    return any(call in module.below(condition.test) for condition in around)
 
 
 def _asks_too_early(module: Module, call: ast.Call) -> bool:
@@ -100,8 +83,8 @@ def _falls_back_to_zero(module: Module, call: ast.Call) -> bool:
     for other, function in module.callees(call):
         if re.search(r"is_initialized|is_dist_avail|is_available", source(function)):
             return True
-        called = [n for n in other.below(function) if isinstance(n, ast.Call)]
-        if any(_falls_back_to_zero(other, inner) for inner in called if inner is not call):
+        called = (inner for inner in other.calls_below(function) if inner is not call)
+        if any(_falls_back_to_zero(other, inner) for inner in called):
             return True
     return False
 
@@ -113,15 +96,9 @@ def _falls_back_to_zero(module: Module, call: ast.Call) -> bool:
 )
 def long_work_before_barrier(module: Module) -> Iterator[ast.AST]:
     for call, name in module.calls:
-        function = module.function(call)
         last = last_part(name) or method_name(call)
         if not re.search(_PREPARES, last, re.IGNORECASE) or zero_guard(module, call) is None:
             continue
-        scope: Function | ast.Module = function or module.tree
-        barriers = [
-            c
-            for c in module.below(scope)
-            if isinstance(c, ast.Call) and module.name(c.func).endswith("distributed.barrier")
-        ]
-        if any(c.lineno > call.lineno for c in barriers):
+        after = (c for c in module.calls_below(module.scope(call)) if c.lineno > call.lineno)
+        if any(module.name(c.func).endswith("distributed.barrier") for c in after):
             yield call

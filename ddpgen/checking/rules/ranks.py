@@ -10,27 +10,10 @@ from ddpgen.checking.programs import Module, once
 from ddpgen.checking.registry import rule
 from ddpgen.checking.values import is_ddp
 
-COLLECTIVES = frozenset(
-    [
-        "barrier",
-        "monitored_barrier",
-        "all_reduce",
-        "all_gather",
-        "all_gather_object",
-        "all_gather_into_tensor",
-        "all_reduce_coalesced",
-        "all_to_all",
-        "all_to_all_single",
-        "broadcast",
-        "broadcast_object_list",
-        "gather",
-        "gather_object",
-        "reduce",
-        "reduce_scatter",
-        "reduce_scatter_tensor",
-        "scatter",
-        "scatter_object_list",
-    ]
+_COLLECTIVE = re.compile(
+    r"(monitored_)?barrier|all_reduce(_coalesced)?|all_gather(_object|_into_tensor)?|"
+    r"all_to_all(_single)?|broadcast(_object_list)?|gather(_object)?|"
+    r"reduce(_scatter(_tensor)?)?|scatter(_object_list)?"
 )
 # Where it holds, no rank has the whole model, and another part of the program evaluates.
 _SHARDED = re.compile(r"fsdp", re.IGNORECASE)
@@ -40,38 +23,34 @@ _EVALUATES = re.compile(r"eval|valid|test", re.IGNORECASE)
 def is_collective(module: Module, call: ast.Call) -> bool:
     """Whether a call is one of torch.distributed's that all ranks must make."""
     head, _, last = module.name(call.func).rpartition(".")
-    whole_world = keyword(call, "group") is None
-    return last in COLLECTIVES and head.startswith("torch.distributed") and whole_world
+    whole_world = keyword(call, "group") is None and head.startswith("torch.distributed")
+    return whole_world and _COLLECTIVE.fullmatch(last) is not None
 
 
 @once
 def collectives(module: Module, function: Function, depth: int = 2) -> list[str]:
     """The collectives that a call of this function makes on every rank that calls it."""
     found = []
-    for call in module.below(function):
-        if isinstance(call, ast.Call) and not zero_guard(module, call):
-            name = last_part(module.name(call.func))
-            tests = [source(test) for test, outcome in conditions(module, call) if outcome]
-            if any(map(_SHARDED.search, tests)):
-                continue
-            if is_collective(module, call):
-                found.append(name)
-            elif depth:
-                for other, inner in module.callees(call):
-                    if inner is not function:
-                        found += collectives(other, inner, depth - 1)
+    for call in module.calls_below(function):
+        tests = [source(test) for test, outcome in conditions(module, call) if outcome]
+        if zero_guard(module, call) or any(map(_SHARDED.search, tests)):
+            continue
+        if is_collective(module, call):
+            found.append(last_part(module.name(call.func)))
+        elif depth:
+            for other, inner in module.callees(call):
+                if inner is not function:
+                    found += collectives(other, inner, depth - 1)
     return found
 
 
 def _others_take_part(module: Module, call: ast.Call, names: list[str]) -> bool:
     """Whether the other ranks have a branch of their own with the same collective."""
-    scope = module.scope(call)
-    for other in module.below(scope):
-        if isinstance(other, ast.Call) and other is not call:
-            same = last_part(module.name(other.func)) in names
-            same = same or module.name(other.func) == module.name(call.func)
-            tests = list(conditions(module, other))
-            if same and any("rank" in source(t).lower() and not is_zero(t, o) for t, o in tests):
+    for other in module.calls_below(module.scope(call)):
+        name = module.name(other.func)
+        if other is not call and (last_part(name) in names or name == module.name(call.func)):
+            tests = conditions(module, other)
+            if any("rank" in source(t).lower() and not is_zero(t, o) for t, o in tests):
                 return True
     return False
 
@@ -100,23 +79,14 @@ def collective_on_one_rank(module: Module) -> Iterator[ast.AST]:
     "reduce the condition over all ranks first",
 )
 def collective_on_local_condition(module: Module) -> Iterator[ast.AST]:
-    if any(
-        module.program.calls(n)
-        for n in (
-            "all_reduce",
-            "reduce",
-            "all_gather",
-            "all_gather_object",
-            "broadcast_object_list",
-        )
-    ):
+    agreeing = ("all_reduce", "reduce", "all_gather", "all_gather_object", "broadcast_object_list")
+    if module.program.calls(*agreeing):
         return
+    local = re.compile(r"\bbest|should_stop|patience|isnan|stop_requested")
     for call, _ in module.calls:
-        if is_collective(module, call) and any(
-            re.search(r"\bbest|should_stop|patience|isnan|stop_requested", source(test))
-            for test, _ in conditions(module, call)
-        ):
-            yield call
+        if is_collective(module, call):
+            if any(local.search(source(test)) for test, _ in conditions(module, call)):
+                yield call
 
 
 @rule(
@@ -143,9 +113,7 @@ def wrapped_forward_on_one_rank(module: Module) -> Iterator[ast.AST]:
     if not module.program.says(r"BatchNorm|torchvision\.models|resnet"):
         return
     for call, _ in module.calls:
-        test = zero_guard(module, call)
-        if test is None:
-            continue
         given = [call.func, *(a for a in call.args if _EVALUATES.search(source(call.func)))]
-        if any(isinstance(g, ast.Name | ast.Attribute) and is_ddp(module, g) for g in given):
+        named = [g for g in given if isinstance(g, ast.Name | ast.Attribute)]
+        if zero_guard(module, call) and any(is_ddp(module, g) for g in named):
             yield call

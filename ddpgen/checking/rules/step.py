@@ -90,8 +90,7 @@ def _clears(module: Module, node: ast.AST, depth: int = 4) -> bool:
         return True
     return depth > 0 and any(
         _clears(other, function, depth - 1)
-        for call in module.below(node)
-        if isinstance(call, ast.Call)
+        for call in module.calls_below(node)
         for other, function in module.callees(call)
     )
 
@@ -104,14 +103,15 @@ def _clears(module: Module, node: ast.AST, depth: int = 4) -> bool:
 def clipped_scaled(module: Module) -> Iterator[ast.AST]:
     for call in module.called("clip_grad_norm_", "clip_grad_value_"):
         scope = module.scope(call)
-        steps = [
-            step
-            for step in module.methods("step", "update", below=scope)
-            if matches(step.func, r"scaler") and not exclusive(module, step, call)
-        ]
+        scaled = [s for s in module.methods("step", "update", below=scope) if _is_scalers(s)]
+        together = [step for step in scaled if not exclusive(module, step, call)]
         unscaled = [u for u in module.methods("unscale_", below=scope) if u.lineno < call.lineno]
-        if steps and not unscaled:
+        if together and not unscaled:
             yield call
+
+
+def _is_scalers(call: ast.Call) -> bool:
+    return matches(call.func, r"scaler")
 
 
 @rule(
@@ -127,13 +127,8 @@ def exhausted(module: Module) -> Iterator[ast.AST]:
         found = binding(module, given)
         if found and matches(found.value, r"^(filter\(.*\)|[\w.]+\.parameters\(\)|\(.* for .*\))$"):
             if isinstance(found.statement, ast.Assign):
-                again = module.loop(call) is not None
-                reads = [
-                    n
-                    for n in module.below(module.scope(found.statement))
-                    if isinstance(n, ast.Name) and n.id == given.id and isinstance(n.ctx, ast.Load)
-                ]
-                if (again and module.loop(found.statement) is None) or len(reads) > 1:
+                again = module.loop(call) and not module.loop(found.statement)
+                if again or len(module.reads(given.id, module.scope(found.statement))) > 1:
                     yield call
 
 
@@ -143,12 +138,11 @@ def exhausted(module: Module) -> Iterator[ast.AST]:
     "step the scheduler only if scaler.get_scale() has not become smaller",
 )
 def scheduled_after_skip(module: Module) -> Iterator[ast.AST]:
-    if "get_scale" in module.program.names or not any(
-        list(scalers(m)) for m in module.program.modules
-    ):
+    program = module.program
+    if "get_scale" in program.names or not any(any(scalers(m)) for m in program.modules):
         return
     for step in module.methods("step"):
-        if matches(step.func, r"scaler"):
+        if _is_scalers(step):
             block = module.parents[module.statement(step)]
             for call in module.methods("step", below=block):
                 same = module.parents[module.statement(call)] is block

@@ -4,8 +4,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import Function, constant, keyword, source
-from ddpgen.checking.programs import Module
+from ddpgen.checking.expressions import Function, constant, keyword, names_in, source
+from ddpgen.checking.programs import Module, leads_to
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.data import LOADER
 from ddpgen.checking.values import binding, mentions
@@ -84,17 +84,10 @@ def worker_without_effect(module: Module) -> Iterator[ast.AST]:
         around = module.below(module.scope(call))
         names = _stored(known)
         for statement in (n for n in around if isinstance(n, ast.Assign)):
-            if names & {n.id for n in ast.walk(statement.value) if isinstance(n, ast.Name)}:
+            if names & names_in(statement.value):
                 names |= _stored(statement)
-        used = [
-            node
-            for node in around
-            if isinstance(node, ast.Name)
-            and node.id in names
-            and isinstance(node.ctx, ast.Load)
-            and not names.intersection(_stored(module.statement(node)))
-        ]
-        if not used:
+        reads = [node for name in names for node in module.reads(name, module.scope(call))]
+        if all(names & _stored(module.statement(node)) for node in reads):
             yield call
 
 
@@ -102,7 +95,7 @@ def _stored(statement: ast.stmt) -> set[str]:
     """The names that an assignment sets."""
     if not isinstance(statement, ast.Assign):
         return set()
-    return {n.id for t in statement.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+    return names_in(*statement.targets)
 
 
 @rule(
@@ -114,23 +107,17 @@ def same_seed_for_samples(module: Module) -> Iterator[ast.AST]:
     for name in ("__getitem__", "__getitems__"):
         for function in module.functions.get(name, []):
             own = [a.arg for a in function.args.args[1:]]
-            for call in module.below(function):
-                if isinstance(call, ast.Call) and _seeds(module, call) and call.args:
+            for call in module.calls_below(function):
+                if call.args and leads_to(module, call, _seeds, 1):
                     texts = " ".join(map(source, call.args))
                     moves = any(mentions(module, a, "|".join(own)) for a in call.args if own)
                     if not moves and not re.search(r"epoch|step|count|rank", texts):
                         yield call
 
 
-def _seeds(module: Module, call: ast.Call) -> bool:
-    """Whether a call seeds a global generator, itself or in a function of the program."""
-    if module.name(call.func) in _GLOBAL_SEEDS:
-        return True
-    return any(
-        isinstance(inner, ast.Call) and other.name(inner.func) in _GLOBAL_SEEDS
-        for other, function in module.callees(call)
-        for inner in other.below(function)
-    )
+def _seeds(module: Module, call: ast.Call) -> bool | None:
+    """Whether a call seeds a global generator."""
+    return module.name(call.func) in _GLOBAL_SEEDS or None
 
 
 @rule(
@@ -140,14 +127,12 @@ def _seeds(module: Module, call: ast.Call) -> bool:
 )
 def seed_without_rank(module: Module) -> Iterator[ast.AST]:
     program = module.program
-    if not program.says(_AUGMENTS) or program.says(
-        r"seed_worker|worker_seed|def worker_init|seed_offset"
-    ):
+    differs = r"seed_worker|worker_seed|def worker_init|seed_offset"
+    if not program.says(_AUGMENTS) or program.says(differs):
         return
     seeds = [
         (m, call)
-        for m in program.modules
-        for call in m.called(*_GLOBAL_SEEDS)
+        for m, call in program.called(*_GLOBAL_SEEDS)
         if call.args
         # The seed of a parent does not reach the processes that it starts.
         and not any(m.called("torch.multiprocessing.spawn"))
@@ -177,13 +162,8 @@ def same_seed_in_workers(module: Module) -> Iterator[ast.AST]:
             bodies += module.functions.get(given.id, [])
         for body in bodies:
             worker = body.args.args[0].arg if body.args.args else "worker_id"
-            for seed in ast.walk(body):
-                if (
-                    isinstance(seed, ast.Call)
-                    and re.search(r"(^|\.|_)seed$", source(seed.func))
-                    and seed.args
-                    and not mentions(
-                        module, seed.args[0], rf"\b{worker}\b|initial_seed|worker|rank"
-                    )
-                ):
-                    yield seed
+            differs = rf"\b{worker}\b|initial_seed|worker|rank"
+            for seed in module.calls_below(body):
+                if seed.args and re.search(r"(^|\.|_)seed$", source(seed.func)):
+                    if not mentions(module, seed.args[0], differs):
+                        yield seed
