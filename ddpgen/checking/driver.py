@@ -14,16 +14,7 @@ from ddpgen.checking.registry import Hit, Rule
 from ddpgen.checking.scripts import Script, is_script
 from ddpgen.errors import DdpgenError, nearest, show
 
-_SKIPPED = {
-    "__pycache__",
-    "build",
-    "dist",
-    "node_modules",
-    "site-packages",
-    "venv",
-    "tests",
-    "test",
-}
+_SKIPPED = re.compile("__pycache__|build|dist|node_modules|site-packages|venv|tests?|\\..*")
 _TEST = re.compile(r"(test_.*|.*_test|conftest)\.py")
 
 
@@ -67,14 +58,14 @@ def check(paths: Sequence[Path], select: Iterable[str] = (), ignore: Iterable[st
     for module in modules:
         found = list(_in_module(module, chosen))
         # Finding the comments takes as long as reading the file.
-        spoken = module.comments if "ddpgen:" in module.text else {}
-        comments = suppressions.find(spoken, module.text.splitlines())
-        report.findings += _silence(module.path, found, list(comments), ids)
+        comments = module.comments if "ddpgen:" in module.text else {}
+        silencing = suppressions.find(comments, module.text.splitlines())
+        report.findings += _silence(module.path, found, list(silencing), ids)
     for script in scripts:
         found = [f for rule in chosen if rule.reads == "script" for f in _apply(rule, script)]
-        lines = {number: line for number, line in enumerate(script.lines, 1) if "#" in line}
-        comments = suppressions.find(lines, script.lines)
-        report.findings += _silence(script.path, found, list(comments), ids)
+        comments = {number: line for number, line in enumerate(script.lines, 1) if "#" in line}
+        silencing = suppressions.find(comments, script.lines)
+        report.findings += _silence(script.path, found, list(silencing), ids)
     report.findings = sorted(set(report.findings))
     return report
 
@@ -124,7 +115,7 @@ def _files(path: Path) -> Iterator[Path]:
     if not path.is_dir():
         raise DdpgenError("there is no such file or folder", option=show(path))
     for folder, below, names in os.walk(path):
-        below[:] = sorted(n for n in below if n not in _SKIPPED and not n.startswith("."))
+        below[:] = sorted(name for name in below if not _SKIPPED.fullmatch(name))
         for name in sorted(names):
             file = Path(folder, name)
             if (file.suffix == ".py" and not _TEST.fullmatch(name)) or (
@@ -173,10 +164,14 @@ def _silence(
             comment.used.add(finding.id)
         if not silencing:
             yield finding
+    known = {rule.id for rule in rules.RULES}
     for comment in comments:
-        mistakes = [suppressions.NO_REASON] * (not comment.reason)
-        known = {rule.id for rule in rules.RULES}
         unused = [n for n in comment.ids if n not in comment.used and (n in run or n not in known)]
-        mistakes += [suppressions.NO_EFFECT] * bool(unused or not comment.ids)
-        for name in mistakes:
-            yield Finding(path, comment.line, 1, name, *suppressions.ABOUT[name])
+        if not comment.reason:
+            yield _mistaken(path, comment, suppressions.NO_REASON)
+        if unused or not comment.ids:
+            yield _mistaken(path, comment, suppressions.NO_EFFECT)
+
+
+def _mistaken(path: Path, comment: suppressions.Suppression, name: str) -> Finding:
+    return Finding(path, comment.line, 1, name, *suppressions.ABOUT[name])

@@ -49,6 +49,12 @@ def names_in(*nodes: ast.AST) -> set[str]:
     return {n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name)}
 
 
+def stored_in(*nodes: ast.AST) -> set[str]:
+    """The plain names that statements set."""
+    below = (n for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name))
+    return {n.id for n in below if isinstance(n.ctx, ast.Store)}
+
+
 def operands(node: ast.AST | None, operator: type[ast.operator]) -> list[ast.expr]:
     """The two sides of an operation; nothing of another one, or of no operation."""
     is_operation = isinstance(node, ast.BinOp) and isinstance(node.op, operator)

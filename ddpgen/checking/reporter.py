@@ -20,12 +20,16 @@ def text(report: Report) -> str:
         lines += [f"{place}: {finding.id} {finding.why}", f"    {finding.remedy}"]
     lines += [f"note: {note}" for note in report.notes]
     count = len(report.findings)
-    verdict = f"{count} finding{'s' * (count != 1)}" if count else "nothing found"
-    lines.append(f"{verdict} in {report.files} file{'s' * (report.files != 1)}")
+    verdict = _counted(count, "finding") if count else "nothing found"
+    lines.append(f"{verdict} in {_counted(report.files, 'file')}")
     if count:
         example = report.findings[0].id
         lines.append(f"`ddpgen check --explain {example}` tells more about {example}")
     return "\n".join(lines) + "\n"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def as_json(report: Report) -> str:

@@ -5,19 +5,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
-SUFFIXES = {
-    ".sh",
-    ".bash",
-    ".sbatch",
-    ".slurm",
-    ".pbs",
-    ".lsf",
-    ".bsub",
-    ".job",
-    ".env",
-    ".yaml",
-    ".yml",
-}
+SUFFIX = re.compile(r"\.(sh|bash|sbatch|slurm|pbs|lsf|bsub|job|env|yaml|yml)")
 _COMMENT = re.compile(r"(?:^|(?<=\s))#.*")
 _DIRECTIVE = re.compile(r"#(SBATCH|PBS|BSUB)\s")
 # export A=1 | A=1 command | ENV A=1 | ENV A 1 | A: 1 | - name: A, with its value on the next line
@@ -102,7 +90,7 @@ class Script:
 
 def is_script(path: Path) -> bool:
     """Whether a file is a launch file, by its name or its first line."""
-    if path.suffix in SUFFIXES or path.name in {"Dockerfile", "Containerfile", ".env"}:
+    if SUFFIX.fullmatch(path.suffix) or path.name in {"Dockerfile", "Containerfile", ".env"}:
         return True
     if path.suffix:
         return False

@@ -4,7 +4,15 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import constant, matches, receiver, source
+from ddpgen.checking.expressions import (
+    constant,
+    matches,
+    names_in,
+    operands,
+    receiver,
+    source,
+    stored_in,
+)
 from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
 from ddpgen.checking.values import DDP, binding
@@ -39,21 +47,12 @@ def no_no_sync(module: Module) -> Iterator[ast.AST]:
 )
 def forward_outside(module: Module) -> Iterator[ast.AST]:
     for node in module.nodes:
-        if isinstance(node, ast.With) and any(
-            matches(i.context_expr, r"no_sync") for i in node.items
-        ):
-            inside = {
-                n.id
-                for statement in node.body
-                for n in module.below(statement)
-                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-            }
+        items = node.items if isinstance(node, ast.With) else []
+        if isinstance(node, ast.With) and any(matches(i.context_expr, "no_sync") for i in items):
             for call in module.methods("backward", below=node):
-                value = receiver(call)
-                names = {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
-                made = [binding(module, n) for n in _losses(module, value)]
+                made = [binding(module, n) for n in _losses(module, receiver(call))]
                 early = any(found and found.line < node.lineno for found in made)
-                if early and not names & inside:
+                if early and not names_in(receiver(call)) & stored_in(*node.body):
                     yield call
 
 
@@ -73,15 +72,10 @@ def off_by_one(module: Module) -> Iterator[ast.AST]:
     for window in windows(module):
         counter = _counter(window.loop)
         for node in module.below(window.test) if window.test else ():
-            if (
-                isinstance(node, ast.Compare)
-                and constant(node.comparators[0]) == 0
-                and isinstance(node.left, ast.BinOp)
-                and isinstance(node.left.op, ast.Mod)
-                and isinstance(node.left.left, ast.Name)
-                and node.left.left.id == counter
-            ):
-                yield node
+            if isinstance(node, ast.Compare) and constant(node.comparators[0]) == 0:
+                counted = operands(node.left, ast.Mod)[:1]
+                if counter and counter in map(source, counted):
+                    yield node
 
 
 def _counter(loop: ast.For | ast.While) -> str:

@@ -80,25 +80,20 @@ def evaluated_apart(module: Module) -> Iterator[ast.AST]:
         return
     for call, _ in module.calls:
         function = module.function(call)
-        inner = any(is_inner(module, n) for n in (call.func, *call.args[:1]))
-        evaluates = function and re.match(r"_?(run_)?(eval|valid)", function.name)
-        if not inner or not function or not evaluates or not program.callees(module, call):
+        if function is None or not re.match(r"_?(run_)?(eval|valid)", function.name):
             continue
-        if not guarded(module, call) and not _shares(module, function):
-            yield call
+        inner = any(is_inner(module, n) for n in (call.func, *call.args[:1]))
+        if inner and module.callees(call) and not guarded(module, call):
+            if not _shares(module, function):
+                yield call
 
 
 def _shares(module: Module, function: Function, depth: int = 2) -> bool:
     """Whether a function gives the ranks the same buffers."""
-    return "buffers()" in source(function) or (
-        depth > 0
-        and any(
-            _shares(other, inner, depth - 1)
-            for call in module.below(function)
-            if isinstance(call, ast.Call)
-            for other, inner in module.callees(call)
-        )
-    )
+    if "buffers()" in source(function) or depth == 0:
+        return "buffers()" in source(function)
+    called = (c for call in module.calls_below(function) for c in module.callees(call))
+    return any(_shares(other, inner, depth - 1) for other, inner in called)
 
 
 @rule(
@@ -111,9 +106,7 @@ def tiny_batch(module: Module) -> Iterator[ast.AST]:
     if not program.says(_BATCH_NORM) or program.says(_CONVERT):
         return
     for call in module.called("torch.utils.data.DataLoader"):
-        training = (
-            keyword(call, "sampler") is not None or constant(keyword(call, "shuffle")) is True
-        )
-        if constant(keyword(call, "batch_size", 1)) in (1, 2) and training:
-            if not matches(module.statement(call), "val|test|eval"):
+        if constant(keyword(call, "batch_size", 1)) in (1, 2):
+            training = keyword(call, "sampler") or constant(keyword(call, "shuffle")) is True
+            if training and not matches(module.statement(call), "val|test|eval"):
                 yield call

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.expressions import constant, keyword, matches, receiver, source
-from ddpgen.checking.guards import WITHOUT_DDP, guarded, local_zero_guard
+from ddpgen.checking.guards import WITHOUT_DDP, guarded, local_zero_guard, zero_guard
 from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
 from ddpgen.checking.values import DDP, follows, is_ddp, mentions
@@ -115,11 +115,11 @@ def _compiled(module: Module, node: ast.expr) -> bool | ast.expr | None:
 def loads(module: Module) -> Iterator[ast.Call]:
     """Calls of torch.load that read a checkpoint, rather than data."""
     for call in module.called("torch.load"):
-        statement = module.statement(call)
+        statement, around = module.statement(call), module.parents[call]
         targets = statement.targets if isinstance(statement, ast.Assign) else []
-        around = module.parents[call]
-        parts = [*call.args[:1], *targets, *([around.func] if isinstance(around, ast.Call) else [])]
-        place = " ".join(map(source, parts)) + getattr(module.function(call), "name", "")
+        given_to = [around.func] if isinstance(around, ast.Call) else []
+        place = " ".join(map(source, [*call.args[:1], *targets, *given_to]))
+        place += getattr(module.function(call), "name", "")
         if re.search(r"check|ckpt|state|resume|model|snapshot|weights", place, re.IGNORECASE):
             yield call
 
@@ -178,8 +178,6 @@ def state_of_one_part(module: Module) -> Iterator[ast.AST]:
     "call it on all ranks, then save on rank 0",
 )
 def consolidated_alone(module: Module) -> Iterator[ast.AST]:
-    from ddpgen.checking.guards import zero_guard
-
     for call in module.methods("consolidate_state_dict"):
         if zero_guard(module, call) is not None:
             yield call

@@ -19,13 +19,10 @@ EVALUATION = r"(?<![a-z])(val|valid|validation|test|eval|evaluation|dev)(?![a-z]
 def loaders(module: Module) -> Iterator[ast.Call]:
     """DataLoaders whose arguments are all visible, on the way that DDP takes."""
     for call in module.called(LOADER, "DataLoader"):
-        alike = module.name(call.func) not in (
-            "DataLoader",
-            LOADER,
-            "torch.utils.data.dataloader.DataLoader",
-        )
-        if not alike and not unpacks(call) and not guarded(module, call, WITHOUT_DDP):
-            yield call
+        name = module.name(call.func).replace("data.dataloader.", "data.")
+        if name in ("DataLoader", LOADER) and not unpacks(call):
+            if not guarded(module, call, WITHOUT_DDP):
+                yield call
 
 
 @rule(
@@ -40,11 +37,9 @@ def no_sampler(module: Module) -> Iterator[ast.AST]:
         local = sampler is not None and matches(sampler, r"^(\w+\.)*(Random|Sequential)Sampler\(")
         if (sampler is None or local) and not _sharded(module, call):
             shuffles = shuffle is not None and constant(shuffle) is not False
-            evaluates = matches(module.statement(call), EVALUATION)
-            if ((shuffles or local) and not evaluates) or (
-                not evaluates and _map_style(module, call)
-            ):
-                yield call
+            if shuffles or local or _map_style(module, call):
+                if not matches(module.statement(call), EVALUATION):
+                    yield call
 
 
 def _sharded(module: Module, call: ast.Call) -> bool:
@@ -58,14 +53,13 @@ def _sharded(module: Module, call: ast.Call) -> bool:
 def _map_style(module: Module, call: ast.Call) -> bool:
     """A training set that is certainly asked for samples by number."""
     dataset = keyword(call, "dataset", 0)
-    names = ("TensorDataset", "Subset", "ImageFolder", "CIFAR10", "CIFAR100", "MNIST", "FakeData")
-    return dataset is not None and follows(
-        module,
-        dataset,
-        lambda m, n: (
-            last_part(m.name(n.func)) in names or None if isinstance(n, ast.Call) else None
-        ),
-    )
+    return dataset is not None and follows(module, dataset, _is_map_style)
+
+
+def _is_map_style(module: Module, node: ast.expr) -> bool | None:
+    names = r"TensorDataset|Subset|ImageFolder|CIFAR100?|MNIST|FakeData"
+    name = last_part(module.name(node.func)) if isinstance(node, ast.Call) else ""
+    return re.fullmatch(names, name) is not None or None
 
 
 @rule(
@@ -79,9 +73,8 @@ def uneven_parts(module: Module) -> Iterator[ast.AST]:
     for node in module.nodes:
         if not isinstance(node, ast.Slice) or node.step is None or node.lower is None:
             continue
-        if matches(node.lower, r"rank") and matches(
-            node.step, r"world|num_replicas|n_ranks|num_ranks"
-        ):
+        every = matches(node.step, r"world|num_replicas|n_ranks|num_ranks")
+        if every and matches(node.lower, r"rank"):
             statement = module.statement(node)
             place = source(statement) + getattr(module.function(node), "name", "")
             cut = module.parents[node]
@@ -102,6 +95,5 @@ def padding_counted(module: Module) -> Iterator[ast.AST]:
         dataset = keyword(call, "dataset", 0)
         corrected = matches(module.scope(call), r"total_size|num_samples|IGNORE|padding")
         dropped = constant(keyword(call, "drop_last", 5)) is True
-        if dataset is not None and not dropped and not corrected:
-            if matches(dataset, EVALUATION):
-                yield call
+        if matches(dataset, EVALUATION) and not dropped and not corrected:
+            yield call

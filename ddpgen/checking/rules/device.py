@@ -11,6 +11,7 @@ from ddpgen.checking.registry import rule
 from ddpgen.checking.values import DDP, binding, follows
 
 _CHOOSES = r"set_device|environ\[.CUDA_VISIBLE_DEVICES.\] =|cuda\.device\("
+_MOVES = ("to", "cuda")
 _KINDS = rf"cuda|gpu|cpu|device|nccl|backend|{WITHOUT_DDP}"
 _OBJECTS = tuple(
     f"torch.distributed.{name}"
@@ -60,13 +61,18 @@ def _device_numbers(module: Module) -> Iterator[ast.expr]:
         kind = keyword(call, "type", 0)
         if name == "torch.device" and (constant(kind) == "cuda" or matches(kind, r"\.type$")):
             yield from call.args[1:2]
-        if name.endswith(DDP) and isinstance(ids := keyword(call, "device_ids", 1), ast.List):
-            yield from ids.elts
-        if method_name(call) in ("to", "cuda"):
+        if method_name(call) in _MOVES:
             yield from call.args[:1]
+        yield from _listed_devices(call, name)
     for node in module.nodes:
         if isinstance(node, ast.JoinedStr) and str(constant(node.values[0]))[:5] == "cuda:":
             yield from (v.value for v in node.values if isinstance(v, ast.FormattedValue))
+
+
+def _listed_devices(call: ast.Call, name: str) -> list[ast.expr]:
+    """The devices in a list that DDP is given."""
+    given = keyword(call, "device_ids", 1) if name.endswith(DDP) else None
+    return given.elts if isinstance(given, ast.List) else []
 
 
 @rule(
@@ -76,16 +82,11 @@ def _device_numbers(module: Module) -> Iterator[ast.expr]:
 )
 def fixed_device(module: Module) -> Iterator[ast.AST]:
     for call, name in module.calls:
-        values: list[ast.expr] = []
-        if name in ("torch.device", "torch.cuda.set_device"):
-            values = call.args[:1]
-        elif name.endswith(DDP) and isinstance(ids := keyword(call, "device_ids", 1), ast.List):
-            values = ids.elts
-        elif method_name(call) in ("to", "cuda"):
+        values = _listed_devices(call, name)
+        if name in ("torch.device", "torch.cuda.set_device") or method_name(call) in _MOVES:
             values = call.args[:1]
         for value in values:
-            choices = [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
-            for choice in choices:
+            for choice in [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]:
                 fixed = constant(choice)
                 number = type(fixed) is int and name != "torch.device"
                 if (number or fixed == "cuda:0") and not guarded(module, call, WITHOUT_DDP):
@@ -100,7 +101,7 @@ def fixed_device(module: Module) -> Iterator[ast.AST]:
 def no_device_chosen(module: Module) -> Iterator[ast.AST]:
     if module.program.says(rf"{_CHOOSES}|device_id\b|LOCAL_RANK|local_rank"):
         return
-    if not any(list(m.called(DDP)) for m in module.program.modules):
+    if not module.program.called(DDP):
         return
     for call in module.methods("cuda", "to"):
         target = call.args[0] if call.args else None

@@ -75,16 +75,13 @@ def _fixed_name(_: Module, node: ast.expr) -> bool | None:
 )
 def renamed_to_itself(module: Module) -> Iterator[ast.AST]:
     for call in module.methods("replace", "rename"):
-        names = (
-            call.args if module.name(call.func).startswith("os.") else [receiver(call), *call.args]
-        )
-        if (
-            len(names) == 2
-            and isinstance(names[0], ast.Name)
-            and (found := binding(module, names[0]))
-        ):
-            if isinstance(found.value, ast.Name) and source(found.value) == source(names[1]):
-                yield call
+        of_os = module.name(call.func).startswith("os.")
+        names = call.args if of_os else [receiver(call), *call.args]
+        if len(names) == 2 and isinstance(names[0], ast.Name):
+            found = binding(module, names[0])
+            if found and isinstance(found.value, ast.Name):
+                if source(found.value) == source(names[1]):
+                    yield call
 
 
 @rule(
@@ -114,9 +111,9 @@ def deleted_first(module: Module) -> Iterator[ast.AST]:
             deletes = name in ("os.remove", "os.unlink") or method_name(call) == "unlink"
             if deletes and call in module.below(block) and call.lineno < save.lineno:
                 target = call.args[0] if call.args and name else getattr(call.func, "value", None)
-                same = target is not None and source(target) == source(path)
-                if same or (
-                    target is not None and matches(target, r"last|old|prev|ckpt|checkpoint")
+                if target is not None and (
+                    source(target) == source(path)
+                    or matches(target, r"last|old|prev|ckpt|checkpoint")
                 ):
                     yield call
 

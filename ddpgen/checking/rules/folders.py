@@ -26,9 +26,8 @@ _COUNTS = r"max\(|len\(|\+ 1|count\(|next\(|range\("
 def every_rank_writes(module: Module) -> Iterator[ast.AST]:
     for call, name in module.calls:
         method = method_name(call) == "open"
-        if (name == "open" or method) and constant(
-            keyword(call, "mode", 0 if method else 1)
-        ) == "a":
+        mode = constant(keyword(call, "mode", 0 if method else 1))
+        if (name == "open" or method) and mode == "a":
             function = module.function(call)
             logs = function is None or re.search(r"log|write|history|metric|record", function.name)
             if logs and not matches(call, "rank") and in_training(module, call):
@@ -46,16 +45,10 @@ def folder_by_clock(module: Module) -> Iterator[ast.AST]:
     for node in module.nodes:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             target = node.targets[0] if isinstance(node, ast.Assign) else node.target
-            if (
-                (
-                    matches(target, _PLACES)
-                    and mentions(module, node.value, _CLOCK, 2)
-                    and _is_text(node.value)
-                )
-                and not guarded(module, node)
-                and not mentions(module, node.value, "rank", 2)
-            ):
-                yield node
+            if matches(target, _PLACES) and mentions(module, node.value, _CLOCK, 2):
+                own = mentions(module, node.value, "rank", 2)
+                if _is_text(node.value) and not own and not guarded(module, node):
+                    yield node
     for call in module.called("os.makedirs", "os.mkdir", "SummaryWriter"):
         path = keyword(call, "name", 0) or keyword(call, "log_dir")
         if path is not None and matches(path, _CLOCK) and not guarded(module, call):
@@ -80,10 +73,6 @@ def folder_by_number(module: Module) -> Iterator[ast.AST]:
     for function in module.all_functions:
         text = source(function)
         if all(re.search(p, text) for p in (_LOOKS, _MAKES, _COUNTS)) and "rank" not in text:
-            for call in module.below(function):
-                if not isinstance(call, ast.Call) or not re.search(_MAKES, source(call)):
-                    continue
-                if constant(keyword(call, "exist_ok")) is not True:
-                    if not guarded(module, call):
-                        yield call
-                        break
+            makes = (c for c in module.calls_below(function) if re.search(_MAKES, source(c)))
+            new = (c for c in makes if constant(keyword(c, "exist_ok")) is not True)
+            yield from [c for c in new if not guarded(module, c)][:1]

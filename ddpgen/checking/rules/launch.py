@@ -111,23 +111,28 @@ def debugging_in_script(script: Script) -> Iterator[Hit]:
         words = commands.get(line, "").split()
         depth += words[:1] == ["if"]
         for number, name, value in script.settings:
-            pattern = _LOUD.get(name)
-            if number == line and depth == 0 and pattern and re.fullmatch(pattern, value):
+            if number == line and depth == 0 and _is_loud(name, value):
                 yield line, f"{name}={value}"
         depth -= "fi" in words
+
+
+def _is_loud(name: str, value: str) -> bool:
+    return name in _LOUD and re.fullmatch(_LOUD[name], value) is not None
 
 
 @rule("L6", *_DEBUGGING)
 def debugging_in_module(module: Module) -> Iterator[Hit]:
     for name, node, value in environment_settings(module):
-        pattern = _LOUD.get(name)
-        under = any(isinstance(above, ast.If) for above in module.above(node))
-        if pattern and re.fullmatch(pattern, str(constant(value))) and not under:
+        if _is_loud(name, str(constant(value))) and not _is_conditional(module, node):
             yield node, name
     for call in module.called("torch.autograd.set_detect_anomaly", "torch.autograd.detect_anomaly"):
-        under = any(isinstance(above, ast.If) for above in module.above(call))
-        if not under and (not call.args or constant(call.args[0]) is True):
+        switched_on = not call.args or constant(call.args[0]) is True
+        if switched_on and not _is_conditional(module, call):
             yield call, "detect_anomaly"
+
+
+def _is_conditional(module: Module, node: ast.AST) -> bool:
+    return any(isinstance(above, ast.If) for above in module.above(node))
 
 
 @rule(
@@ -164,9 +169,8 @@ def fixed_port(script: Script) -> Iterator[Hit]:
     if script.path.suffix in {".yaml", ".yml"}:  # a pod has its own network
         return
     yield from script.running(_PORT)
-    ports = {"MASTER_PORT"} | ({"PORT", "RDZV_PORT"} if "torchrun" in script.code else set())
-    if script.directives:
-        ports |= {"PORT", "RDZV_PORT"}
+    starts_ranks = "torchrun" in script.code or script.directives
+    ports = ("MASTER_PORT", "PORT", "RDZV_PORT") if starts_ranks else ("MASTER_PORT",)
     for line, name, value in script.settings:
         if name in ports and re.fullmatch(r"[1-9]\d*", value):
             yield line

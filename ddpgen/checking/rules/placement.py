@@ -5,18 +5,19 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.expressions import (
-    constant,
     keyword,
     last_part,
     matches,
     method_name,
     receiver,
     source,
+    stored_in,
 )
 from ddpgen.checking.programs import Module
 from ddpgen.checking.registry import rule
 from ddpgen.checking.values import DDP, binding, follows, is_ddp
 
+_LOSS = r"criterion|loss|cross_entropy"
 _MOVES = ("to", "cuda", "cpu", "xpu", "npu")
 
 
@@ -41,13 +42,8 @@ def wrapped_on_cpu(module: Module) -> Iterator[ast.AST]:
         return
     for call in module.called(DDP):
         ids, model = keyword(call, "device_ids", 1), keyword(call, "module", 0)
-        if (
-            ids is None
-            or model is None
-            or (constant(ids) is None and isinstance(ids, ast.Constant))
-        ):
-            continue
-        if follows(module, model, _on_cpu):
+        given = ids is not None and source(ids) != "None"
+        if given and model is not None and follows(module, model, _on_cpu):
             yield call
 
 
@@ -65,11 +61,8 @@ def _on_cpu(module: Module, node: ast.expr) -> bool | ast.expr | None:
 
 
 def _moved(module: Module, name: ast.Name) -> bool:
-    scope = module.scope(name)
-    return any(
-        isinstance(call.func, ast.Attribute) and source(receiver(call)) == name.id
-        for call in module.methods(*_MOVES, below=scope)
-    )
+    moves = module.methods(*_MOVES, below=module.scope(name))
+    return any(source(receiver(call)) == name.id for call in moves)
 
 
 def _is_constructor(module: Module, call: ast.Call) -> bool:
@@ -117,24 +110,17 @@ def loss_weights_on_cpu(module: Module) -> Iterator[ast.AST]:
         if weight is None or not follows(module, weight, _cpu_tensor):
             continue
         parent = module.parents[call]
+        targets = parent.targets if isinstance(parent, ast.Assign) else []
         if isinstance(parent, ast.Attribute) and parent.attr in _MOVES:
             continue
-        targets = parent.targets if isinstance(parent, ast.Assign) else []
         names = {source(target) for target in targets}
-        if not any(
-            isinstance(move.func, ast.Attribute) and source(receiver(move)) in names
-            for move in module.methods(*_MOVES)
-        ):
+        if not any(source(receiver(move)) in names for move in module.methods(*_MOVES)):
             yield call
 
 
 def _cpu_tensor(module: Module, node: ast.expr) -> bool | None:
     if isinstance(node, ast.Call):
-        if method_name(node) in (
-            *_MOVES,
-            "type_as",
-            "new_tensor",
-        ):
+        if method_name(node) in (*_MOVES, "type_as", "new_tensor"):
             return False
         makers = "(tensor|ones|zeros|full|as_tensor|from_numpy|FloatTensor|Tensor)"
         if re.fullmatch(rf"torch\.{makers}", module.name(node.func)):
@@ -154,35 +140,19 @@ def targets_on_cpu(module: Module) -> Iterator[ast.AST]:
             continue
         elements = [n for n in module.below(loop.target) if isinstance(n, ast.Tuple)]
         names = {e.id for n in elements for e in n.elts if isinstance(e, ast.Name)}
-        moved = {
-            source(receiver(call))
-            for call in module.methods("to", "cuda", below=loop)
-            if isinstance(call.func, ast.Attribute)
-        }
-        again = {
-            n.id
-            for s in loop.body
-            for n in ast.walk(s)
-            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-        }
-        if not names & moved:
-            continue
-        for call in module.below(loop):
-            if isinstance(call, ast.Call) and re.search(
-                r"criterion|loss|cross_entropy", source(call.func), re.IGNORECASE
-            ):
-                for argument in call.args:
-                    if isinstance(argument, ast.Name) and argument.id in names - moved - again:
-                        yield argument
+        moved = {source(receiver(call)) for call in module.methods("to", "cuda", below=loop)}
+        if names & moved:
+            left = names - moved - stored_in(*loop.body)
+            losses = (c for c in module.calls_below(loop) if matches(c.func, _LOSS))
+            yield from (a for c in losses for a in c.args if getattr(a, "id", "") in left)
 
 
 def _fields_on_cpu(module: Module) -> Iterator[ast.AST]:
     """`a = batch.a.to(device)` beside `b = batch.b`."""
-    for node in module.nodes:
-        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Attribute):
-            continue
-        batch, scope = source(node.value.value), module.scope(node)
-        moves = [source(receiver(call)) for call in module.methods("to", "cuda", below=scope)]
-        if re.search(r"batch|sample", batch) and source(node.targets[0]) not in moves:
-            if any(moved.startswith(f"{batch}.") for moved in moves):
+    for node, target in module.assignments(ast.expr):
+        batch = source(node.value.value) if isinstance(node.value, ast.Attribute) else ""
+        if re.search(r"batch|sample", batch):
+            calls = module.methods("to", "cuda", below=module.scope(node))
+            moved = [source(receiver(call)) for call in calls]
+            if source(target) not in moved and any(m.startswith(f"{batch}.") for m in moved):
                 yield node.value

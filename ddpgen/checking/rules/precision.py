@@ -35,7 +35,7 @@ def scalers(module: Module) -> Iterator[ast.Call]:
 def scaler_with_bfloat16(module: Module) -> Iterator[ast.AST]:
     if module.program.says(r"\.half\("):
         return
-    casts = [c for m in module.program.modules for c in m.called("autocast")]
+    casts = [call for _, call in module.program.called("autocast")]
     low = [c for c in casts if matches(c, r"\bbfloat16") and not matches(c, r"\b(float16|half)")]
     if casts and len(low) == len(casts):
         yield from (s for s in scalers(module) if keyword(s, "enabled") is None)
@@ -75,8 +75,8 @@ def scale_never_updated(module: Module) -> Iterator[ast.AST]:
 def unused_parameters(module: Module) -> Iterator[ast.AST]:
     for call in module.called(DDP):
         value = keyword(call, "find_unused_parameters")
-        if constant(value) is True and value and not module.commented(value):
-            if not module.commented(call):
+        if value and constant(value) is True:
+            if not module.commented(value) and not module.commented(call):
                 yield value
 
 
@@ -99,11 +99,12 @@ def static_graph(module: Module) -> Iterator[ast.AST]:
 def unused_parameter(module: Module) -> Iterator[ast.AST]:
     if not module.program.calls(DDP):
         return
-    for call in module.called("torch.nn.Parameter"):
-        parent, owner = module.parents[call], module.owner(call)
-        if owner is None or [module.name(base) for base in owner.bases] != ["torch.nn.Module"]:
+    made = set(module.called("torch.nn.Parameter"))
+    for node, field in module.assignments(ast.Attribute):
+        call, owner = node.value, module.owner(node)
+        if call not in made or owner is None or not isinstance(call, ast.Call):
             continue
-        if isinstance(parent, ast.Assign) and isinstance(field := parent.targets[0], ast.Attribute):
+        if [module.name(base) for base in owner.bases] == ["torch.nn.Module"]:
             frozen = constant(keyword(call, "requires_grad", 1)) is False
             reads = module.program.references.get(field.attr, [])
             if not frozen and not any(_reads_model(n) for _, n in reads):
@@ -123,7 +124,7 @@ def _reads_model(node: ast.Name | ast.Attribute) -> bool:
     "pass find_unused_parameters=True, with the reason in a comment",
 )
 def left_out_at_random(module: Module) -> Iterator[ast.AST]:
-    wraps = [c for m in module.program.modules for c in m.called(DDP)]
+    wraps = [call for _, call in module.program.called(DDP)]
     allowed = [keyword(c, "find_unused_parameters") or keyword(c, "static_graph") for c in wraps]
     if not wraps or any(unpacks(c) for c in wraps):
         return
@@ -145,13 +146,11 @@ def left_out_at_random(module: Module) -> Iterator[ast.AST]:
 )
 def reentrant(module: Module) -> Iterator[ast.AST]:
     for call, name in module.calls:
+        given = keyword(call, "use_reentrant")
         if name.startswith("torch.utils.checkpoint.checkpoint"):
-            if (
-                constant(keyword(call, "use_reentrant")) in (None, True)
-                and not any(k.arg is None for k in call.keywords)
-                and not isinstance(keyword(call, "use_reentrant"), ast.Name | ast.Attribute)
-            ):
-                yield call
+            if constant(given) in (None, True) and not isinstance(given, ast.Name | ast.Attribute):
+                if not any(argument.arg is None for argument in call.keywords):
+                    yield call
 
 
 @rule(
@@ -163,7 +162,6 @@ def random_numbers_lost(module: Module) -> Iterator[ast.AST]:
     if not module.program.says(r"Dropout\("):
         return
     for call, name in module.calls:
-        if name.startswith("torch.utils.checkpoint.") and (
-            constant(keyword(call, "preserve_rng_state")) is False
-        ):
-            yield call
+        if name.startswith("torch.utils.checkpoint."):
+            if constant(keyword(call, "preserve_rng_state")) is False:
+                yield call
