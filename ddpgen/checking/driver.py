@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from ddpgen.checking import grouping, rules, suppressions
-from ddpgen.checking.callers import tried_out
-from ddpgen.checking.programs import Module
+from ddpgen.checking import rules, suppressions
+from ddpgen.checking.reading import grouping
+from ddpgen.checking.reading.callers import tried_out
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.scripts import Script, is_script
 from ddpgen.checking.registry import Hit, Rule
-from ddpgen.checking.scripts import Script, is_script
 from ddpgen.errors import DdpgenError, nearest, show
 
 _SKIPPED = re.compile("__pycache__|build|dist|node_modules|site-packages|venv|tests?|\\..*")

@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import (
+from ddpgen.checking.reading.expressions import (
     constant,
     matches,
     names_in,
@@ -13,10 +13,9 @@ from ddpgen.checking.expressions import (
     source,
     stored_in,
 )
-from ddpgen.checking.programs import Module
-from ddpgen.checking.registry import rule
-from ddpgen.checking.values import DDP, binding
-from ddpgen.checking.windows import (
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import DDP, binding
+from ddpgen.checking.reading.windows import (
     SCHEDULER,
     backwards,
     each_time,
@@ -25,6 +24,7 @@ from ddpgen.checking.windows import (
     step_functions,
     windows,
 )
+from ddpgen.checking.registry import rule
 
 
 @rule(

@@ -4,13 +4,13 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import Function, constant, keyword, matches, source
-from ddpgen.checking.guards import conditions, guarded
-from ddpgen.checking.programs import Module
+from ddpgen.checking.reading.expressions import Function, constant, keyword, matches, source
+from ddpgen.checking.reading.guards import conditions, guarded
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import DDP, is_ddp
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.gradients import is_inner
 from ddpgen.checking.rules.group import inits
-from ddpgen.checking.values import DDP, is_ddp
 
 _CONVERT = "convert_sync_batchnorm"
 _BATCH_NORM = re.compile(

@@ -4,11 +4,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import constant, keyword, matches, receiver, source
-from ddpgen.checking.guards import WITHOUT_DDP, guarded, local_zero_guard, zero_guard
-from ddpgen.checking.programs import Module
+from ddpgen.checking.reading.expressions import constant, keyword, matches, receiver, source
+from ddpgen.checking.reading.guards import WITHOUT_DDP, guarded, local_zero_guard, zero_guard
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import DDP, follows, is_ddp, mentions
 from ddpgen.checking.registry import rule
-from ddpgen.checking.values import DDP, follows, is_ddp, mentions
 
 
 def saves(module: Module) -> Iterator[tuple[ast.Call, ast.expr | None]]:

@@ -4,11 +4,18 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import constant, keyword, last_part, matches, source, unpacks
-from ddpgen.checking.guards import WITHOUT_DDP, guarded
-from ddpgen.checking.programs import Module
+from ddpgen.checking.reading.expressions import (
+    constant,
+    keyword,
+    last_part,
+    matches,
+    source,
+    unpacks,
+)
+from ddpgen.checking.reading.guards import WITHOUT_DDP, guarded
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import follows, mentions
 from ddpgen.checking.registry import rule
-from ddpgen.checking.values import follows, mentions
 
 _EVEN = r"//|%|drop_last|pad"
 SAMPLER = "DistributedSampler"

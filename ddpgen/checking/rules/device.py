@@ -4,11 +4,18 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import constant, keyword, matches, method_name, source, strings
-from ddpgen.checking.guards import WITHOUT_DDP, conditions, guarded
-from ddpgen.checking.programs import Module
+from ddpgen.checking.reading.expressions import (
+    constant,
+    keyword,
+    matches,
+    method_name,
+    source,
+    strings,
+)
+from ddpgen.checking.reading.guards import WITHOUT_DDP, conditions, guarded
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import DDP, binding, follows
 from ddpgen.checking.registry import rule
-from ddpgen.checking.values import DDP, binding, follows
 
 _CHOOSES = r"set_device|environ\[.CUDA_VISIBLE_DEVICES.\] =|cuda\.device\("
 _MOVES = ("to", "cuda")

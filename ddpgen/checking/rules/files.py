@@ -4,8 +4,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.callers import repeated
-from ddpgen.checking.expressions import (
+from ddpgen.checking.reading.callers import repeated
+from ddpgen.checking.reading.expressions import (
     keyword,
     last_part,
     matches,
@@ -14,9 +14,9 @@ from ddpgen.checking.expressions import (
     source,
     strings,
 )
-from ddpgen.checking.programs import Module
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import binding, follows, mentions
 from ddpgen.checking.registry import rule
-from ddpgen.checking.values import binding, follows, mentions
 
 _TEMPORARY = r"tmp|temp|partial|buffer|stream|\bfile\b|open\("
 _WRITES = r"(write|save)\w*(checkpoint|ckpt)|(checkpoint|ckpt)\w*\.(write|save)"

@@ -4,12 +4,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import constant, keyword, matches, method_name, source
-from ddpgen.checking.guards import guarded
-from ddpgen.checking.programs import Module
+from ddpgen.checking.reading.expressions import constant, keyword, matches, method_name, source
+from ddpgen.checking.reading.guards import guarded
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import mentions
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.output import in_training
-from ddpgen.checking.values import mentions
 
 _CLOCK = r"strftime|datetime\.(now|today)|time\.time(_ns)?\(\)"
 _PLACES = r"dir|folder|path|run_?name|run_?id|log_|output|exp_?name"

@@ -4,8 +4,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.callers import uses
-from ddpgen.checking.expressions import (
+from ddpgen.checking.reading.callers import uses
+from ddpgen.checking.reading.expressions import (
     constant,
     keyword,
     matches,
@@ -16,10 +16,10 @@ from ddpgen.checking.expressions import (
     source,
     unpacks,
 )
-from ddpgen.checking.guards import contexts
-from ddpgen.checking.programs import Module
+from ddpgen.checking.reading.guards import contexts
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import binding, follows, is_ddp, mentions
 from ddpgen.checking.registry import rule
-from ddpgen.checking.values import binding, follows, is_ddp, mentions
 
 _OF_ONE_RANK = r"micro_batch|per_rank|per_gpu|per_device|local_batch"
 _OF_ALL = r"world|global|total|effective|n?gpus|num_proc|accum|ranks|\bjoint"

@@ -4,12 +4,19 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import constant, entries, keyword, matches, strings, unpacks
-from ddpgen.checking.programs import Module
+from ddpgen.checking.reading.expressions import (
+    constant,
+    entries,
+    keyword,
+    matches,
+    strings,
+    unpacks,
+)
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import DDP
+from ddpgen.checking.reading.windows import updates
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.ranks import is_collective
-from ddpgen.checking.values import DDP
-from ddpgen.checking.windows import updates
 
 
 def inits(module: Module) -> list[ast.Call]:

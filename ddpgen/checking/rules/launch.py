@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from ddpgen.checking.expressions import constant
-from ddpgen.checking.programs import Module
+from ddpgen.checking.reading.expressions import constant
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.scripts import Script
 from ddpgen.checking.registry import Hit, rule
 from ddpgen.checking.rules.group import environment_settings
-from ddpgen.checking.scripts import Script
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 # They end up in every environment for builds and images; no library reads them at run time.

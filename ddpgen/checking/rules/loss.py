@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import (
+from ddpgen.checking.reading.expressions import (
     constant,
     keyword,
     matches,
@@ -14,9 +14,9 @@ from ddpgen.checking.expressions import (
     receiver,
     source,
 )
-from ddpgen.checking.programs import Module
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import binding, follows, mentions, results
 from ddpgen.checking.registry import rule
-from ddpgen.checking.values import binding, follows, mentions, results
 
 _ALL_RANKS = r"reduce|over_ranks|gather|world|global"
 _COUNTED = r"\.sum\(\)|count_nonzero\("

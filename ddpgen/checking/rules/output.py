@@ -4,14 +4,14 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.callers import uses
-from ddpgen.checking.expressions import Function, keyword, matches, method_name, receiver
-from ddpgen.checking.guards import conditional, guarded
-from ddpgen.checking.programs import Module
+from ddpgen.checking.reading.callers import uses
+from ddpgen.checking.reading.expressions import Function, keyword, matches, method_name, receiver
+from ddpgen.checking.reading.guards import conditional, guarded
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import follows, mentions
+from ddpgen.checking.reading.windows import goes_backward
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.ranks import collectives
-from ddpgen.checking.values import follows, mentions
-from ddpgen.checking.windows import goes_backward
 
 _TRACKERS = (
     "wandb.init",

@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import (
+from ddpgen.checking.reading.expressions import (
     keyword,
     last_part,
     matches,
@@ -13,9 +13,9 @@ from ddpgen.checking.expressions import (
     source,
     stored_in,
 )
-from ddpgen.checking.programs import Module
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import DDP, binding, follows, is_ddp
 from ddpgen.checking.registry import rule
-from ddpgen.checking.values import DDP, binding, follows, is_ddp
 
 _LOSS = r"criterion|loss|cross_entropy"
 _MOVES = ("to", "cuda", "cpu", "xpu", "npu")

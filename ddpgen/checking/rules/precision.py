@@ -3,10 +3,10 @@
 import ast
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import constant, keyword, matches, receiver, unpacks
-from ddpgen.checking.programs import Module
+from ddpgen.checking.reading.expressions import constant, keyword, matches, receiver, unpacks
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import DDP
 from ddpgen.checking.registry import rule
-from ddpgen.checking.values import DDP
 
 
 @rule(

@@ -4,9 +4,16 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import constant, keyword, last_part, matches, method_name, source
-from ddpgen.checking.guards import guarded, zero_guard
-from ddpgen.checking.programs import Module, leads_to
+from ddpgen.checking.reading.expressions import (
+    constant,
+    keyword,
+    last_part,
+    matches,
+    method_name,
+    source,
+)
+from ddpgen.checking.reading.guards import guarded, zero_guard
+from ddpgen.checking.reading.programs import Module, leads_to
 from ddpgen.checking.registry import rule
 
 _PREPARES = (

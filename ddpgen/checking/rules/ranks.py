@@ -4,11 +4,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import Function, keyword, last_part, source
-from ddpgen.checking.guards import conditions, is_zero, zero_guard
-from ddpgen.checking.programs import Module, once
+from ddpgen.checking.reading.expressions import Function, keyword, last_part, source
+from ddpgen.checking.reading.guards import conditions, is_zero, zero_guard
+from ddpgen.checking.reading.programs import Module, once
+from ddpgen.checking.reading.values import is_ddp
 from ddpgen.checking.registry import rule
-from ddpgen.checking.values import is_ddp
 
 _COLLECTIVE = re.compile(
     r"(monitored_)?barrier|all_reduce(_coalesced)?|all_gather(_object|_into_tensor)?|"

@@ -5,11 +5,11 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from ddpgen.checking.expressions import constant, entries, matches, source
-from ddpgen.checking.guards import guarded
-from ddpgen.checking.programs import Module, once
+from ddpgen.checking.reading.expressions import constant, entries, matches, source
+from ddpgen.checking.reading.guards import guarded
+from ddpgen.checking.reading.programs import Module, once
+from ddpgen.checking.reading.values import mentions
 from ddpgen.checking.registry import rule
-from ddpgen.checking.values import mentions
 
 _PROGRESS = {"epoch", "step", "iter", "iteration", "iter_num", "global_step", "start_epoch"}
 

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import (
+from ddpgen.checking.reading.expressions import (
     Function,
     constant,
     keyword,
@@ -12,11 +12,11 @@ from ddpgen.checking.expressions import (
     positional,
     source,
 )
-from ddpgen.checking.guards import WITHOUT_DDP, guarded
-from ddpgen.checking.programs import Module
+from ddpgen.checking.reading.guards import WITHOUT_DDP, guarded
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import mentions
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.data import EVALUATION, LOADER, SAMPLER
-from ddpgen.checking.values import mentions
 
 # Numbers that each process finds for itself.
 _OWN = r"getpid\(|urandom\(|time\(\)|time_ns\(\)|randint\(|randrange\(|secrets\."

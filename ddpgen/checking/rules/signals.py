@@ -4,11 +4,18 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import Function, constant, keyword, last_part, matches, source
-from ddpgen.checking.programs import Module
+from ddpgen.checking.reading.expressions import (
+    Function,
+    constant,
+    keyword,
+    last_part,
+    matches,
+    source,
+)
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.windows import goes_backward
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.ranks import is_collective
-from ddpgen.checking.windows import goes_backward
 
 _SAVES = re.compile(r"(^|_)save|checkpoint|barrier|snapshot", re.IGNORECASE)
 _STOPS = r"SIGTERM|SIGUSR\d"

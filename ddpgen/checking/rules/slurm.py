@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.reading.scripts import Script
 from ddpgen.checking.registry import Hit, rule
-from ddpgen.checking.scripts import Script
 
 _STARTS = r"\b(torchrun|torch\.distributed\.(run|launch)|python3?)\b"
 

@@ -4,14 +4,14 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.callers import uses
-from ddpgen.checking.expressions import Function, keyword, matches, source
-from ddpgen.checking.programs import Module, once
+from ddpgen.checking.reading.callers import uses
+from ddpgen.checking.reading.expressions import Function, keyword, matches, source
+from ddpgen.checking.reading.programs import Module, once
+from ddpgen.checking.reading.source import exclusive
+from ddpgen.checking.reading.values import binding
+from ddpgen.checking.reading.windows import OPTIMIZER, SCHEDULER, backwards, is_update
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.precision import scalers
-from ddpgen.checking.source import exclusive
-from ddpgen.checking.values import binding
-from ddpgen.checking.windows import OPTIMIZER, SCHEDULER, backwards, is_update
 
 
 @rule(

@@ -4,11 +4,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import Function, constant, keyword, names_in, source
-from ddpgen.checking.programs import Module, leads_to
+from ddpgen.checking.reading.expressions import Function, constant, keyword, names_in, source
+from ddpgen.checking.reading.programs import Module, leads_to
+from ddpgen.checking.reading.values import binding, mentions
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.data import LOADER
-from ddpgen.checking.values import binding, mentions
 
 _PARTS = r"rank|shard|replica|split_by|node|partition|process"
 _GLOBAL_SEEDS = (

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from ddpgen.checking.expressions import (
+from ddpgen.checking.reading.expressions import (
     Function,
     constant,
     entries,
@@ -17,10 +17,10 @@ from ddpgen.checking.expressions import (
     source,
     strings,
 )
-from ddpgen.checking.programs import Module, once
+from ddpgen.checking.reading.programs import Module, once
+from ddpgen.checking.reading.values import mentions
 from ddpgen.checking.registry import Hit, rule
 from ddpgen.checking.rules.resume import snapshots
-from ddpgen.checking.values import mentions
 
 _GROUP_TIMEOUT = (
     r"((nccl|dist|ddp|process_group|pg|collective)_)?timeout(_(s|sec|seconds|minutes))?"

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
-from ddpgen.checking.expressions import Function, last_part, method_name
+from ddpgen.checking.reading.expressions import Function, last_part, method_name
 
 T = TypeVar("T", bound=ast.expr)
 _SHARED = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)

@@ -4,10 +4,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.callers import uses
-from ddpgen.checking.expressions import Function, matches, source
-from ddpgen.checking.programs import Module
-from ddpgen.checking.values import bindings, stands_for
+from ddpgen.checking.reading.callers import uses
+from ddpgen.checking.reading.expressions import Function, matches, source
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import bindings, stands_for
 
 # Anything that may single out a rank. Rules that demand a guard are silent where one of these is.
 SOME_RANK = (

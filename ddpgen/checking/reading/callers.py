@@ -3,10 +3,10 @@
 import ast
 from collections.abc import Iterator
 
-from ddpgen.checking.expressions import Function, constant, keyword
-from ddpgen.checking.grouping import runs_ddp
-from ddpgen.checking.programs import Module, once
-from ddpgen.checking.values import parameter
+from ddpgen.checking.reading.expressions import Function, constant, keyword
+from ddpgen.checking.reading.grouping import runs_ddp
+from ddpgen.checking.reading.programs import Module, once
+from ddpgen.checking.reading.values import parameter
 
 DEPTH = 4
 

@@ -4,8 +4,8 @@ import ast
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ddpgen.checking.expressions import source
-from ddpgen.checking.programs import Module, Program, once
+from ddpgen.checking.reading.expressions import source
+from ddpgen.checking.reading.programs import Module, Program, once
 
 # What a training calls, and an evaluation or a measurement of the network does not.
 _STEPS = ("backward", "step")

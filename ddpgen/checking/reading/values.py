@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from ddpgen.checking.expressions import (
+from ddpgen.checking.reading.expressions import (
     Function,
     keyword,
     last_part,
@@ -18,8 +18,8 @@ from ddpgen.checking.expressions import (
     receiver,
     source,
 )
-from ddpgen.checking.programs import Module, once
-from ddpgen.checking.source import exclusive
+from ddpgen.checking.reading.programs import Module, once
+from ddpgen.checking.reading.source import exclusive
 
 DEPTH = 5
 MANY = 20  # calls of one function; what is called more often is too general to tell anything

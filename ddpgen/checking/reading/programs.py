@@ -8,8 +8,8 @@ from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from ddpgen.checking.expressions import Function, last_part, method_name, source
-from ddpgen.checking.source import Source
+from ddpgen.checking.reading.expressions import Function, last_part, method_name, source
+from ddpgen.checking.reading.source import Source
 
 # They place models and shard data themselves, so that what is missing in the source is not missing.
 _FRAMEWORK = re.compile(

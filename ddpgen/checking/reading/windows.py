@@ -4,9 +4,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ddpgen.checking.expressions import matches, method_name, operands, receiver
-from ddpgen.checking.guards import conditions
-from ddpgen.checking.programs import Module, leads_to
+from ddpgen.checking.reading.expressions import matches, method_name, operands, receiver
+from ddpgen.checking.reading.guards import conditions
+from ddpgen.checking.reading.programs import Module, leads_to
 
 # What optimizers and schedulers are called.
 OPTIMIZER = r"optim|\bopt\b|scaler"
