@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Version(argparse.Action):
-    """Says the versions; the template's requirements are read when somebody asks."""
+    """Prints the versions, and reads what the template requires only then."""
 
     def __call__(self, *_: object) -> None:
         from ddpgen.fetching import template_source
@@ -79,7 +79,7 @@ class _Version(argparse.Action):
 
 
 def _parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
-    """Return the parser; commands that are not among the words lack their arguments."""
+    """Return the parser. Only the commands among `words` get their arguments: that takes time."""
     parser = argparse.ArgumentParser(
         prog="ddpgen",
         allow_abbrev=False,
@@ -235,7 +235,7 @@ def _add_dry_run(parser: "argparse._ActionsContainer") -> None:
     parser.add_argument("--dry-run", action="store_true", help="show all, change nothing")
 
 
-# What each is for, and what adds its arguments: only that of the command in use runs.
+# Each command with its purpose, and the function that adds its arguments. commands.py runs it.
 _COMMANDS = {
     "new": ("create a project", _new),
     "update": ("bring a project to this version of ddpgen", _update),

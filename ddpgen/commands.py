@@ -1,6 +1,6 @@
-"""What each command does, once its words are understood.
+"""The commands: each takes the parsed arguments, and returns the exit code.
 
-Heavy modules are imported by the command that needs them.
+A command imports heavy modules itself, so that the others start at once.
 """
 
 import shlex

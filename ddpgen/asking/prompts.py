@@ -125,7 +125,7 @@ class Interview:
             if state.active and (state.question.ask or state.given):
                 names.append(state.question.name)
             elif state.problem and state.question.name not in self._remembered:
-                # Only a flag can have said this: what was answered here applied once.
+                # A flag gave this answer: what the user answers here applies at that moment.
                 questionary.print(f"{state.question.name} is left out: it {state.problem}")
         width = max(map(len, names))
         rows = [
@@ -143,7 +143,7 @@ class Interview:
         return {s.question.name: s.value for s in states if s.active and s.given}
 
     def _numbers(self, question: Question | None, app: Application[Any]) -> str:
-        """Return the computed values that have words for people, as of the text being typed."""
+        """Return the computed values that have a help text, under the text that is being typed."""
         current = dict(self._answers)
         if question and not question.choices and question.type != "bool":
             try:

@@ -29,7 +29,7 @@ def git(
 ) -> str:
     """Run git away from all settings of this machine, and return what it prints.
 
-    Whoever calls may be git itself, which tells its children about its own repository.
+    git itself may have started this program, with variables that point to its own repository.
 
     Args:
         arguments: the command line.

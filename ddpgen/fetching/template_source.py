@@ -40,7 +40,7 @@ def requirements() -> str:
 
 
 def order(tag: str) -> tuple[int, ...]:
-    """Return what sorts tags by age; the working version follows the release it began with."""
+    """Return a key that sorts tags by age; a working version comes after its last release."""
     return (*map(int, re.findall(r"\d+", tag.partition("+")[0])), "+" in tag)
 
 

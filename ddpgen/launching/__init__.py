@@ -1,1 +1,1 @@
-"""Sets of launch files, and what a cluster's users need not type."""
+"""Sets of launch files, and sites: the answers that all users of a cluster share."""

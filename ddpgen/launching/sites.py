@@ -1,4 +1,4 @@
-"""Sites: what all users of a cluster would type again and again, in a TOML file.
+"""Sites: the answers that all users of a cluster share, in a TOML file for each cluster.
 
 ddpgen brings some; the user's own are in their config folder and go before those. A site answers
 questions of copier.yml and nothing else, so it is checked by the same rules.

@@ -14,7 +14,7 @@ from ddpgen.fetching.template_source import order
 
 
 class Versions:
-    """A repository in a folder of one's own, filled from the bundles.
+    """All versions, in a git repository that is filled from the bundles.
 
     Attributes:
         repository: the git directory, with one tag per version.
@@ -41,7 +41,7 @@ class Versions:
         return Version(tag, root)
 
     def folder(self, name: str) -> Path:
-        """Return a place for files in between."""
+        """Return the path of a temporary folder, which lives as long as the versions."""
         return self._folder / name
 
     def tree(self, parts: Iterable["Part"], name: str) -> str:
@@ -89,7 +89,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Part:
-    """What one answers file of a project stands for.
+    """A part of a project with a file of answers: the project itself, or a set of launch files.
 
     Attributes:
         version: the version of the template that it was rendered with.

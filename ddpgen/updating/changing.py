@@ -1,4 +1,4 @@
-"""Changes a project to other parts: merges their rendering into it, and says what happens."""
+"""Changes the parts of a project: merges their new rendering into it, and reports the changes."""
 
 import shlex
 import sys
@@ -18,11 +18,11 @@ _WORDS = {"A": "added", "D": "removed", "M": "changed", "R": "renamed", "T": "ch
 
 
 def change_to(project: Project, wanted: Mapping[str, Part], *, dry_run: bool) -> int:
-    """Merge other parts into a project, report what happens, and return the exit code.
+    """Merge other parts into a project, report the changes, and return the exit code.
 
     Args:
         project: the project.
-        wanted: what it should consist of, by folder of launch files.
+        wanted: the parts that it should have, by folder of launch files.
         dry_run: only show what would happen.
     """
     project.check_repository()
@@ -62,7 +62,7 @@ def _print_answers(before: Answers, after: Answers, folder: str) -> None:
 
 
 def _report(outcome: Merge) -> str:
-    """Say what happens to which file, conflicts last."""
+    """Return a line for each file that changes, conflicts last."""
     compare = ("-c", "core.quotePath=false", "diff", "-M", "--name-status")
     text = git(*compare, outcome.ours, outcome.result, repository=outcome.repository)
     lines = []

@@ -126,7 +126,7 @@ def _merge_tree(label: str, repository: Path) -> str:
 
 
 def _leave_alone(project: Project, outcome: Merge) -> None:
-    """Take out of the result what the user deleted, and what would overwrite an unknown file."""
+    """Remove files from the result: the user deleted them, or has others there that git misses."""
     for path, entries in list(outcome.stages.items()):
         if {entry.partition("\t")[0].split()[2] for entry in entries} == _DELETED:
             outcome.deleted.append(path)
@@ -153,7 +153,7 @@ def _is_file(path: Path) -> bool:
 
 
 def apply(project: Project, outcome: Merge) -> None:
-    """Make the project what the merge says, the answers last.
+    """Write the result of a merge into the project, the files of answers last.
 
     Everything is written beside first, inside the user's git directory, so that a full disk changes
     nothing, and only renames remain.

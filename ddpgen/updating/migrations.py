@@ -1,4 +1,4 @@
-"""Moves what newer versions of the template moved, in trees of git, before they are merged.
+"""Moves files that newer versions of the template moved, in trees of git, before the merge.
 
 git follows a renamed file only while its content stays alike, and leaves a user's own files with
 imports of modules that are gone. The table in migrations.toml says what was moved. Applied to the
@@ -24,7 +24,7 @@ _SHIM = "# Made by `ddpgen update`, and removed by the next one."
 
 @dataclass(frozen=True)
 class Migration:
-    """What one version moved or renamed for one reason.
+    """The files that one version moved or renamed for one reason.
 
     Attributes:
         version: the version, without the `v` of its tag.

@@ -103,10 +103,10 @@ class Project:
         return done.stdout.strip("\n")
 
     def check_repository(self) -> None:
-        """See that git has every file of the project, so that whatever is done can be undone.
+        """Make sure that every file of the project is committed, so that git can undo a merge.
 
         Raises:
-            DdpgenError: it has not.
+            DdpgenError: one is not, or there is no repository.
         """
         if not self._succeeds("rev-parse", "--show-prefix"):
             raise self._refusal("is not in a git repository", f"git init && {_COMMIT}")
@@ -139,7 +139,7 @@ class Project:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Project]:
-    """Give the project that a path is in, and a folder for files in between.
+    """Open the project that a path is in, with a temporary folder for the versions.
 
     Raises:
         DdpgenError: there is none, or git or the machine failed while it was open.

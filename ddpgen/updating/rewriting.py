@@ -86,7 +86,7 @@ class _Imports(cst.CSTTransformer):
     def _imports(
         self, original: cst.CSTNode, statements: Sequence[cst.BaseSmallStatement]
     ) -> list[cst.BaseSmallStatement]:
-        """Return what stands for the statements of a line, or nothing where they stay."""
+        """Return the new statements of a line, or nothing where all of them stay."""
         parts: list[cst.BaseSmallStatement] = []
         words = []
         for small in statements:
@@ -104,7 +104,7 @@ class _Imports(cst.CSTTransformer):
         return parts if words else []
 
     def _import(self, small: cst.BaseSmallStatement) -> list[cst.BaseSmallStatement]:
-        """Return what stands for an import, or nothing where it stays."""
+        """Return the statements that replace an import, or nothing where it stays."""
         if isinstance(small, cst.Import):
             return self._plain(small)
         if isinstance(small, cst.ImportFrom) and not small.relative and small.module:

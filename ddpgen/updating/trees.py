@@ -12,7 +12,7 @@ _LINK, _SUBMODULE = "120000", "160000"
 
 @dataclass(frozen=True)
 class Entry:
-    """A file as git knows it: mode, and name of the content."""
+    """A file as git knows it: its mode, and the hash that git calls the name of its content."""
 
     mode: str
     name: str

@@ -1,6 +1,6 @@
 """Brings a project to a newer template or to other answers, and shows what its user changed.
 
-All three are comparisons of trees: the project as rendered for its recorded answers and version,
+All three commands compare trees: the project as rendered for its recorded answers and version,
 as rendered for the new ones, and as committed.
 """
 
@@ -77,7 +77,7 @@ def diff(path: Path) -> int:
 
 
 def _parts_at(project: Project, after: Version, changes: Answers) -> dict[str, Part]:
-    """Take all parts to another version, or the project itself to other answers.
+    """Return the parts of a project at another version, or with other answers.
 
     The further sets of launch files follow the project in all that is not about where it runs.
     """
