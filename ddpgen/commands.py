@@ -212,11 +212,11 @@ def _next_steps(path: Path, files: Sequence[str]) -> None:
         f"  cd {shlex.quote(str(path))}",
         "  python -m venv .venv && . .venv/bin/activate",
         "  python -m pip install -e '.[dev]'",
-        "  python train.py      train on this machine",
-        "  python -m pytest     check it, on two processes",
-        "  python memory.py     what each rank's device has to hold, before anything runs",
+        "  python train.py          train on this machine",
+        "  python -m pytest         check it, on two processes",
+        "  python -m tools.memory   what each rank's device has to hold, before anything runs",
     ]
     if launch:
         names = ", ".join(name.removeprefix(f"{MAIN_FOLDER}/") for name in launch)
-        lines.append(f"  {MAIN_FOLDER}/              {names}")
+        lines.append(f"  {MAIN_FOLDER + '/':<25}{names}")
     print("\n".join(lines))
