@@ -12,8 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from ddpgen import template_source
 from ddpgen.errors import DdpgenError
+from ddpgen.fetching import template_source
 
 ROOT = Path(__file__).resolve().parents[1]
 BUNDLES = "ddpgen/releases"
@@ -103,7 +103,7 @@ def release(clone: Path, version: str, notes: str) -> None:
 MAKE_BUNDLE = """
 import sys, shutil
 from pathlib import Path
-from ddpgen import template_source as source
+from ddpgen.fetching import template_source as source
 folder, version, notes = sys.argv[1:]
 message = f"ddpgen {version}\\n\\n{notes}"
 earlier = list(source.released().values())

@@ -37,28 +37,6 @@ In a project:
   ddpgen launch slurm --nodes 8                launch files for another cluster or size
 """
 
-_LAUNCH_EXAMPLES = """\
-examples:
-  ddpgen launch slurm --nodes 8 --gpus-per-node 4      adds launch_slurm/
-  ddpgen launch slurm --nodes 64 --name big            adds launch_big/ beside it
-  ddpgen launch --site perlmutter --account m1234      adds launch_perlmutter/
-  ddpgen launch slurm --nodes 16                       changes launch_slurm/; your edits stay
-  ddpgen launch kubernetes --nodes 2 --stdout          prints the manifest, writes nothing
-  ddpgen launch --list                                 what there is
-
-Nothing outside the set's own folder changes, but for its file of answers.
-Any other option of where it runs: --data KEY=VALUE (ddpgen options lists them).
-"""
-# Flags of `ddpgen launch` that are answers.
-_SIZES = {
-    "nodes": "number of nodes",
-    "gpus_per_node": "GPUs (processes) per node",
-    "time_limit": "time limit of one job, HH:MM:SS",
-    "partition": "partition or queue",
-    "account": "account or project that is charged",
-    "network": "network between the nodes",
-}
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0, 1 failure, 2 user's mistake, 130 interrupted."""
@@ -90,10 +68,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Version(argparse.Action):
-    """Says the versions; the template's requirements are read when somebody asks."""
+    """Prints the versions, and reads what the template requires only then."""
 
     def __call__(self, *_: object) -> None:
-        from ddpgen import template_source
+        from ddpgen.fetching import template_source
 
         needs = template_source.requirements()
         print(f"ddpgen {__version__} (template {template_source.TAG}; projects need {needs})")
@@ -101,7 +79,7 @@ class _Version(argparse.Action):
 
 
 def _parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
-    """Return the parser; commands that are not among the words lack their arguments."""
+    """Return the parser. Only the commands among `words` get their arguments: that takes time."""
     parser = argparse.ArgumentParser(
         prog="ddpgen",
         allow_abbrev=False,
@@ -176,25 +154,24 @@ def _diff(diff: argparse.ArgumentParser) -> None:
 
 
 def _launch(launch: argparse.ArgumentParser) -> None:
+    from ddpgen.launching import flags
+
     launch.description = (
         "Add a set of launch files to a project, or give one that is there other "
         "answers. A set is a folder launch_NAME; `ddpgen update` and `ddpgen set` carry it along."
     )
-    launch.epilog = _LAUNCH_EXAMPLES
+    launch.epilog = flags.EXAMPLES
     launch.formatter_class = _formatter(argparse.RawDescriptionHelpFormatter)
     launch.add_argument("cluster", nargs="?", metavar="CLUSTER", help="local, ssh, slurm, ...")
     launch.add_argument("--site", default="", help="a site's answers (ddpgen site list)")
     launch.add_argument("--name", default="", help="of the set (default: the site's or cluster's)")
-    for name, purpose in _SIZES.items():
-        flag = f"--{name.replace('_', '-')}"
-        launch.add_argument(flag, dest=name, metavar=name.split("_")[0].upper(), help=purpose)
+    flags.add_answers(launch)
     _add_data(launch, "any other answer")
     _add_project(launch)
     form = launch.add_mutually_exclusive_group()
     form.add_argument("--list", action="store_true", help="the clusters, and the project's sets")
     form.add_argument("--stdout", action="store_true", help="print the file that starts the job")
     _add_dry_run(form)
-    launch.set_defaults(sizes=list(_SIZES))
 
 
 def _options(options: argparse.ArgumentParser) -> None:
@@ -258,7 +235,7 @@ def _add_dry_run(parser: "argparse._ActionsContainer") -> None:
     parser.add_argument("--dry-run", action="store_true", help="show all, change nothing")
 
 
-# What each is for, and what adds its arguments: only that of the command in use runs.
+# Each command with its purpose, and the function that adds its arguments. commands.py runs it.
 _COMMANDS = {
     "new": ("create a project", _new),
     "update": ("bring a project to this version of ddpgen", _update),

@@ -1,6 +1,6 @@
-"""What each command does, once its words are understood.
+"""The commands: each takes the parsed arguments, and returns the exit code.
 
-Heavy modules are imported by the command that needs them.
+A command imports heavy modules itself, so that the others start at once.
 """
 
 import shlex
@@ -12,10 +12,12 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from ddpgen.asking.known import LAUNCH_FOLDER, MAIN_FOLDER, PROJECT_NAME
 from ddpgen.errors import DdpgenError, show
 
 if TYPE_CHECKING:
-    from ddpgen.questions import Answers, Questionnaire, Value
+    from ddpgen.asking.question import Answers, Value
+    from ddpgen.asking.questions import Questionnaire
 
 FINDINGS = 1
 
@@ -24,7 +26,9 @@ def run(arguments: Namespace) -> int:
     """Run the command that the arguments name and return its exit code."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
-    return _COMMANDS[arguments.command](arguments)
+    # One table, in cli.py, names the commands: each has its function here.
+    command: Callable[[Namespace], int] = globals()[f"run_{arguments.command}"]
+    return command(arguments)
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:
@@ -32,22 +36,25 @@ def _leave(number: int, _frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def _completion(arguments: Namespace) -> int:
-    from ddpgen import completion
+def run_completion(arguments: Namespace) -> int:
+    """Print a script for a shell."""
+    from ddpgen.asking import completion
 
     print(completion.script(arguments.shell, arguments.parser()), end="")
     return 0
 
 
-def _options(arguments: Namespace) -> int:
-    from ddpgen import options
+def run_options(arguments: Namespace) -> int:
+    """Print the reference of all options."""
+    from ddpgen.asking import options
 
     print(options.describe(arguments.form), end="")
     return 0
 
 
-def _check(arguments: Namespace) -> int:
-    from ddpgen.check import driver, pages, reporter
+def run_check(arguments: Namespace) -> int:
+    """Print the findings in training code, the list of rules, or the page of one."""
+    from ddpgen.checking import driver, pages, reporter
 
     if arguments.list or arguments.explain is not None:
         print(pages.listing() if arguments.list else pages.explain(arguments.explain), end="")
@@ -63,8 +70,11 @@ def _check(arguments: Namespace) -> int:
     return FINDINGS if report.findings else 0
 
 
-def _new(arguments: Namespace) -> int:
-    from ddpgen import answers, detect, questions, render, sites
+def run_new(arguments: Namespace) -> int:
+    """Create a project, asking what is not answered."""
+    from ddpgen.asking import answers, detect, questions
+    from ddpgen.launching import sites
+    from ddpgen.rendering import render
 
     questionnaire = questions.load()
     given: Answers = {}
@@ -74,15 +84,15 @@ def _new(arguments: Namespace) -> int:
     if arguments.site:
         given = sites.load(arguments.site, questionnaire).fill(questionnaire, given)
     path = None if arguments.path is None else _path(arguments.path)
-    if given.get("launch_folder", "launch") != "launch":
-        raise DdpgenError("is for a project that is there: ddpgen launch", option="launch_folder")
+    if given.get(LAUNCH_FOLDER, MAIN_FOLDER) != MAIN_FOLDER:
+        raise DdpgenError("is for a project that is there: ddpgen launch", option=LAUNCH_FOLDER)
     named = detect.from_path(questionnaire, path) if path else {}
     if path:
         render.check_destination(path)
     if not arguments.defaults and not answers.complete(questionnaire, given):
         given = _interview(questionnaire, given, named)
     complete = answers.resolve(questionnaire, named | given)
-    path = path or Path(str(complete["project_name"]))
+    path = path or Path(str(complete[PROJECT_NAME]))
     repeat = _repeat(path, answers.differing(questionnaire, complete, named))
     if arguments.dry_run:
         render.check_destination(path)
@@ -99,35 +109,39 @@ def _new(arguments: Namespace) -> int:
     return 0
 
 
-def _update(arguments: Namespace) -> int:
-    from ddpgen import update
+def run_update(arguments: Namespace) -> int:
+    """Bring a project to another version."""
+    from ddpgen.updating import update
 
     path = _path(arguments.path)
     return update.update(path, arguments.to, arguments.data, dry_run=arguments.dry_run)
 
 
-def _set(arguments: Namespace) -> int:
-    from ddpgen import update
+def run_set(arguments: Namespace) -> int:
+    """Change answers of a project."""
+    from ddpgen.updating import update
 
     path = _path(arguments.path)
     return update.change(path, arguments.assignments, dry_run=arguments.dry_run)
 
 
-def _diff(arguments: Namespace) -> int:
-    from ddpgen import update
+def run_diff(arguments: Namespace) -> int:
+    """Show what a user changed in a project."""
+    from ddpgen.updating import update
 
     return update.diff(_path(arguments.path))
 
 
-def _launch(arguments: Namespace) -> int:
-    from ddpgen import launch
+def run_launch(arguments: Namespace) -> int:
+    """Add a set of launch files to a project, change one, or show what there is."""
+    from ddpgen.launching import launch
 
     path = _path(arguments.path)
     if arguments.list:
         return launch.listing(path)
     if not arguments.cluster and not arguments.site:
         raise DdpgenError("say for which cluster: ddpgen launch CLUSTER (--list shows them)")
-    given = ((name, getattr(arguments, name)) for name in arguments.sizes)
+    given = ((name, getattr(arguments, name)) for name in arguments.answered_by_flags)
     data = [f"{name}={value}" for name, value in given if value is not None]
     data += arguments.data
     request = launch.Request(arguments.cluster or "", arguments.site, arguments.name, data)
@@ -136,8 +150,10 @@ def _launch(arguments: Namespace) -> int:
     return launch.add(path, request, dry_run=arguments.dry_run)
 
 
-def _site(arguments: Namespace) -> int:
-    from ddpgen import questions, sites
+def run_site(arguments: Namespace) -> int:
+    """List, show, make or check sites."""
+    from ddpgen.asking import questions
+    from ddpgen.launching import site_check, sites
 
     if arguments.action == "new":
         print(f"Wrote {sites.create(arguments.name)}: look it through.")
@@ -149,7 +165,7 @@ def _site(arguments: Namespace) -> int:
             print(f"{site.name:<16}{site.cluster:<8}{site.title}")
         elif arguments.action == "show":
             print(site.path.read_text(encoding="utf-8"), end="")
-        elif found := sites.problems(site, questionnaire):
+        elif found := site_check.problems(site, questionnaire):
             print("\n".join(found))
             return FINDINGS
         else:
@@ -163,7 +179,7 @@ def _interview(questionnaire: "Questionnaire", given: "Answers", named: "Answers
             "there is no terminal to ask in",
             remedy="add --defaults; say what should differ with --data KEY=VALUE or --answers FILE",
         )
-    from ddpgen import detect, prompts
+    from ddpgen.asking import detect, prompts
 
     detector = detect.Detector()
 
@@ -188,7 +204,7 @@ def _path(text: str) -> Path:
 
 def _next_steps(path: Path, files: Sequence[str]) -> None:
     """Say what was created and what to do with it."""
-    launch = [name for name in files if name.startswith("launch/")]
+    launch = [name for name in files if name.startswith(f"{MAIN_FOLDER}/")]
     lines = [
         f"Created {show(path)}: {len(files)} files.",
         "",
@@ -196,23 +212,11 @@ def _next_steps(path: Path, files: Sequence[str]) -> None:
         f"  cd {shlex.quote(str(path))}",
         "  python -m venv .venv && . .venv/bin/activate",
         "  python -m pip install -e '.[dev]'",
-        "  python train.py      train on this machine",
-        "  python -m pytest     check it, on two processes",
-        "  python memory.py     what each rank's device has to hold, before anything runs",
+        "  python train.py          train on this machine",
+        "  python -m pytest         check it, on two processes",
+        "  python -m tools.memory   what each rank's device has to hold, before anything runs",
     ]
     if launch:
-        lines.append(f"  launch/              {', '.join(name[7:] for name in launch)}")
+        names = ", ".join(name.removeprefix(f"{MAIN_FOLDER}/") for name in launch)
+        lines.append(f"  {MAIN_FOLDER + '/':<25}{names}")
     print("\n".join(lines))
-
-
-_COMMANDS: dict[str, Callable[[Namespace], int]] = {
-    "new": _new,
-    "update": _update,
-    "set": _set,
-    "diff": _diff,
-    "launch": _launch,
-    "options": _options,
-    "site": _site,
-    "check": _check,
-    "completion": _completion,
-}

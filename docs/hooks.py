@@ -6,8 +6,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from ddpgen import options
-from ddpgen.check import pages
+from ddpgen.asking import options
+from ddpgen.checking import pages
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -1,1 +1,1 @@
-"""What a newer version of the template changes in projects that are there."""
+"""Projects that are there: what they record, and how they follow newer versions and answers."""

@@ -5,14 +5,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddpgen.template_source import git
+from ddpgen.fetching.git import git
 
 _LINK, _SUBMODULE = "120000", "160000"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A file as git knows it: mode, and name of the content."""
+    """A file as git knows it: its mode, and the hash that git calls the name of its content."""
 
     mode: str
     name: str

@@ -16,9 +16,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from rendering import compile_once
 
-from ddpgen import answers, questions, render, template_source
+from ddpgen.asking import answers, questions
+from ddpgen.asking.question import Answers, Question
 from ddpgen.errors import DdpgenError
-from ddpgen.questions import Answers, Question
+from ddpgen.fetching import template_source
+from ddpgen.rendering import render
 
 CANARY = "pwned"
 HOSTILE = [

@@ -37,7 +37,7 @@ def prepare(case: Case) -> Path:
     """Generate the case's project and prepare its data, unless that has been done."""
     project = BUILD / "projects" / case.name.replace(", ", "-")
     if not (project / "data").exists():
-        from ddpgen.render import render
+        from ddpgen.rendering.render import render
 
         shutil.rmtree(project, ignore_errors=True)
         project.parent.mkdir(parents=True, exist_ok=True)

@@ -63,7 +63,7 @@ def renderings(target: Path) -> dict[str, Callable[[], None]]:
     """Both ways to put a project's files into a folder from one process."""
     from product import template
 
-    from ddpgen.render import render
+    from ddpgen.rendering.render import render
 
     models = itertools.cycle(MODELS)
     return {

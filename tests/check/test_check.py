@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from generator.program import ddpgen
 
-from ddpgen.check import driver, pages, reporter
-from ddpgen.check.rules import RULES
+from ddpgen.checking import driver, pages, reporter
+from ddpgen.checking.rules import RULES
 
 DDP = "from torch.nn.parallel import DistributedDataParallel as DDP\n"
 WRONG = f"import torch\n{DDP}model = DDP(torch.nn.Linear(1, 1), timeout=3)\n"

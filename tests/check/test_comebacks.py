@@ -13,9 +13,9 @@ from mutants.table import BASES, MUTATIONS
 from product import template
 
 from check.test_pages import rows
-from ddpgen.check import driver, pages
-from ddpgen.questions import Answers
-from ddpgen.render import render
+from ddpgen.asking.question import Answers
+from ddpgen.checking import driver, pages
+from ddpgen.rendering.render import render
 
 FULL: Answers = {
     "project_name": "full",

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import pytest
 
-from ddpgen.check import driver, pages
-from ddpgen.check.rules import RULES
+from ddpgen.checking import driver, pages
+from ddpgen.checking.rules import RULES
 
 CATALOGUE = Path(__file__).resolve().parents[2] / "docs" / "pitfalls.md"
 # What the pages leave out.

@@ -7,7 +7,7 @@ from product import programs, template
 from product.combinations import identifier
 from product.test_files import projects
 
-from ddpgen.check import driver
+from ddpgen.checking import driver
 from tests.clusters import variants
 
 

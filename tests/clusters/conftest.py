@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ddpgen.questions import Value
-from ddpgen.render import render
+from ddpgen.asking.question import Value
+from ddpgen.rendering.render import render
 from tests.clusters import page, slurm_lab
 
 

@@ -11,10 +11,11 @@ import pytest
 import yaml
 from torch.distributed.run import get_args_parser
 
-from ddpgen import check, questions
+from ddpgen import checking
+from ddpgen.asking import questions
 from tests.clusters import variants
 
-DATA = Path(check.__file__).with_name("data")
+DATA = Path(checking.__file__).with_name("data")
 # Read by others than NCCL, torch or libfabric, with who reads them.
 OTHERS = {"NCCL_LIB_DIR"}  # nccl-env-profile.sh of Google's image
 SHELL = {".sh", ".sbatch"}

@@ -10,8 +10,9 @@ import jinja2
 import yaml
 from jinja2 import meta
 
-from ddpgen import questions, template_source
-from ddpgen.questions import Answers, Value
+from ddpgen.asking import questions
+from ddpgen.asking.question import Answers, Value
+from ddpgen.fetching import template_source
 
 TEMPLATE = template_source.template_root()
 LAUNCH = TEMPLATE / "project" / "{{launch_folder}}"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddpgen import answers, questions
+from ddpgen.asking import answers, questions
+from ddpgen.asking.question import Value
 from ddpgen.errors import DdpgenError
-from ddpgen.questions import Value
 
 QUESTIONNAIRE = questions.load()
 

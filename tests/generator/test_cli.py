@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ddpgen import __version__, questions
+from ddpgen import __version__
+from ddpgen.asking import questions
 from generator.program import COMMAND, ddpgen, everything
 from generator.terminal import Terminal
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ddpgen import detect, questions
-from ddpgen.detect import Detector
-from ddpgen.questions import Value
+from ddpgen.asking import detect, questions
+from ddpgen.asking.detect import Detector
+from ddpgen.asking.question import Value
 
 QUESTIONNAIRE = questions.load()
 ONE_NODE: dict[str, Value] = {"nodes": 1, "partition": ""}

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 from pathlib import Path
 
@@ -9,8 +10,12 @@ import copier
 import jinja2.meta
 import pytest
 
-from ddpgen import questions, template_source
-from ddpgen.questions import Answers, Question, Questionnaire
+from ddpgen.asking import questions
+from ddpgen.asking.known import CLUSTERS
+from ddpgen.asking.question import LAUNCH, Answers, Question
+from ddpgen.asking.questions import Questionnaire
+from ddpgen.fetching import template_source
+from ddpgen.rendering.versions import Versions
 
 QUESTIONNAIRE = questions.load()
 INTEGERS = [-1, 0, 1, 2, 3, 8, 64, 65, 1024, 20000, 10**12]
@@ -119,3 +124,35 @@ extra: {type: str, help: h, default: "", when: "{{ size > 3 }}"}
     states = list(Questionnaire(tmp_path).evaluate({"extra": "x"}))
     assert states[1].problem == "does not apply here: it needs size > 3, but size is 1"
     assert states[1].value == ""
+
+
+def concerning_launch(questionnaire: Questionnaire) -> list[str]:
+    return [n for n, q in questionnaire.questions.items() if q.meaning.concerns == LAUNCH]
+
+
+def test_questions_about_where_to_train_say_so() -> None:
+    """The part of the file that a question stands in tells people, its meaning tells ddpgen."""
+    text = (template_source.template_root() / "copier.yml").read_text()
+    (where,) = re.findall(r"^# --- Where to train -+\n(.*?)^# --- ", text, re.DOTALL | re.MULTILINE)
+    assert concerning_launch(QUESTIONNAIRE) == re.findall(r"^(\w+):$", where, re.MULTILINE)
+
+
+def test_released_questions_mean_what_they_meant(tmp_path: Path) -> None:
+    """Also in versions that say nothing: all but the computed ones from `clusters` on."""
+    versions = Versions(tmp_path)
+    assert len(versions.tags) > 4
+    for tag in versions.tags:
+        questionnaire = versions[tag].questionnaire
+        names = [name for name, q in questionnaire.questions.items() if not q.computed]
+        assert concerning_launch(questionnaire) == names[names.index("clusters") :]
+        assert questionnaire.by_fact["gpus"] == "gpus_per_node"
+
+
+def test_each_cluster_says_what_starts_a_job() -> None:
+    question = QUESTIONNAIRE.questions[CLUSTERS]
+    assert [*question.meaning.starts] == question.values
+
+
+def test_facts_are_those_that_machines_tell() -> None:
+    of_partitions = {"queue", "gpus", "gpu_model", "cpus", "job_time", "features"}
+    assert QUESTIONNAIRE.by_fact.keys() == of_partitions | {"schedulers", "fabric", "interfaces"}

@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 from rendering import compile_once
 
-from ddpgen import answers, questions, render, template_source
+from ddpgen.asking import answers, questions
 from ddpgen.errors import DdpgenError
+from ddpgen.fetching import template_source
+from ddpgen.rendering import render
 from generator.program import COMMAND, ddpgen, everything
 
 QUESTIONNAIRE = questions.load()
@@ -220,7 +222,7 @@ def test_no_folder_is_left_in_the_project(tmp_path: Path) -> None:
 def test_broken_template_leaves_nothing(tmp_path: Path) -> None:
     """A defect of ours is no user's mistake: it shows its traceback, and still cleans up."""
     package = tmp_path / "checkout"
-    shutil.copytree(Path(render.__file__).parent, package / "ddpgen")
+    shutil.copytree(template_source.PACKAGE, package / "ddpgen")
     (package / "template/project").mkdir(parents=True)
     shutil.copy(template_source.template_root() / "copier.yml", package / "template")
     (package / "template/project/bad.jinja").write_text("{{ no_such_name }}")

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from ddpgen import questions, render, sites
+from ddpgen.asking import questions
 from ddpgen.errors import DdpgenError
+from ddpgen.launching import sites
+from ddpgen.rendering import render
 
 QUESTIONNAIRE = questions.load()
 BUILT_IN = [path.stem for path in sorted(sites.BUILT_IN.glob("*.toml"))]

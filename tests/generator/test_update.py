@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpgen import template_source
+from ddpgen.fetching import template_source
 from generator.program import ddpgen, everything
 
 

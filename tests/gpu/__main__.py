@@ -16,7 +16,7 @@ from pathlib import Path
 from product import programs, template, test_programs
 from product.combinations import combinations, identifier, pairs
 
-from ddpgen.questions import Answers
+from ddpgen.asking.question import Answers
 
 HERE = Path(__file__).parent
 MIB = 40  # what the tools that carry a bundle to another machine let through

@@ -5,7 +5,7 @@ Each belongs to a row of the catalogue (docs/pitfalls.md), and the project's own
 
 from typing import NamedTuple
 
-from ddpgen.questions import Answers
+from ddpgen.asking.question import Answers
 
 # The projects that are patched. Together they have the code of every row.
 BASES: dict[str, Answers] = {

@@ -8,8 +8,8 @@ import heapq
 import itertools
 from collections.abc import Collection, Hashable, Mapping, Sequence
 
-from ddpgen import questions
-from ddpgen.questions import Answers, Question, Value
+from ddpgen.asking import questions
+from ddpgen.asking.question import Answers, Question, Value
 
 # Numbers and texts have no choices: their default stands for them, unless a test names others.
 Values = Mapping[str, Sequence[Value]]

@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Collection, Mapping
 from functools import cache
 
-from ddpgen.questions import Answers, Value
+from ddpgen.asking.question import Answers, Value
 from product import template
 from product.combinations import combinations
 

@@ -14,8 +14,9 @@ import jinja2
 import yaml
 from jinja2 import meta
 
-from ddpgen import questions, template_source
-from ddpgen.questions import Answers, Question, Value
+from ddpgen.asking import questions
+from ddpgen.asking.question import Answers, Question, Value
+from ddpgen.fetching import template_source
 from product.combinations import combinations
 
 TEMPLATE = template_source.template_root()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpgen.questions import Answers
+from ddpgen.asking.question import Answers
 from product import template
 from product.combinations import combinations, identifier, singles
 from product.forkserver import ONE_THREAD

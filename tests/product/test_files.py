@@ -16,8 +16,8 @@ import pytest
 from jinja2 import meta
 from rendering import compile_once
 
-from ddpgen.questions import Answers, Value
-from ddpgen.render import files_of, render
+from ddpgen.asking.question import Answers, Value
+from ddpgen.rendering.render import files_of, render
 from product import programs, template
 from product.combinations import combinations, cover, identifier, pairs
 

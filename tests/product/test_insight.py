@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpgen.questions import Answers
+from ddpgen.asking.question import Answers
 from product import forkserver, template
 from product.programs import completed
 from product.test_levers import ALL, PLAIN

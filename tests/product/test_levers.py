@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpgen.questions import Answers
+from ddpgen.asking.question import Answers
 from product import forkserver, template
 from product.combinations import identifier
 from product.programs import completed

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ddpgen.questions import Answers
+from ddpgen.asking.question import Answers
 from product import forkserver, template
 from product.combinations import combinations, identifier, pairs
 from product.programs import STEP_OPTIONS, completed

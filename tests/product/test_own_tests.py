@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ddpgen.questions import Answers
-from ddpgen.render import render
+from ddpgen.asking.question import Answers
+from ddpgen.rendering.render import render
 from product import programs
 from product.combinations import combinations, identifier, pairs, singles
 from product.forkserver import ONE_THREAD

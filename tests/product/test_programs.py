@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from ddpgen.questions import Answers
+from ddpgen.asking.question import Answers
 from product import programs, template
 from product.combinations import combinations, identifier, pairs, values
 from product.training import (

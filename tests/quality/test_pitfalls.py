@@ -4,7 +4,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from ddpgen import template_source
+from ddpgen.fetching import template_source
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(r"\| ([A-Z]\d+) \| .+ \| ([CTSR -]+) \| .+ \|")

@@ -155,7 +155,7 @@ def run(case: Case, project: Path) -> dict[str, Any]:
 
 def prepare() -> Path:
     """The default project in float32, with its data."""
-    from ddpgen.render import render
+    from ddpgen.rendering.render import render
 
     shutil.rmtree(BUILD, ignore_errors=True)
     BUILD.mkdir(parents=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ddpgen import template_source
+from ddpgen.fetching import template_source
 from update import lab as laboratory
 
 

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddpgen import render, template_source
-from ddpgen.questions import Value
-from ddpgen.versions import Versions
+from ddpgen.asking.question import Value
+from ddpgen.fetching import template_source
+from ddpgen.rendering import render
+from ddpgen.rendering.versions import Versions
 
 ROOT = Path(__file__).resolve().parents[2]
 OLD, NEW = "v90.0.0", "v91.0.0"
@@ -132,7 +133,7 @@ def release(package: Path, tag: str) -> None:
     code = f"""
 import shutil, sys
 from pathlib import Path
-from ddpgen import template_source as source
+from ddpgen.fetching import template_source as source
 source.RELEASES.mkdir(exist_ok=True)
 notes = "ddpgen {tag[1:]}\\n\\n- Entry of {tag}."
 bundle = source.make_bundle(Path(sys.argv[1]), "{tag}", notes, list(source.released().values()))

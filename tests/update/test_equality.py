@@ -8,9 +8,9 @@ import pytest
 import yaml
 from generator.program import everything
 
-from ddpgen import template_source, update
-from ddpgen.questions import Value
-from ddpgen.updating import migrations
+from ddpgen.asking.question import Value
+from ddpgen.fetching import template_source
+from ddpgen.updating import migrations, update
 from update.lab import NEW, OLD, Lab
 
 SAMPLE: dict[str, dict[str, Value]] = {

@@ -9,9 +9,10 @@ import pytest
 import yaml
 from generator.program import everything
 
-from ddpgen import launch, update
+from ddpgen.asking.question import Value
 from ddpgen.errors import DdpgenError
-from ddpgen.questions import Value
+from ddpgen.launching import launch
+from ddpgen.updating import update
 from update.lab import NEW, OLD, Lab
 from update.test_equality import assert_same
 

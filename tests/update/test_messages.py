@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from generator.program import everything
 
-from ddpgen import update
 from ddpgen.errors import DdpgenError
+from ddpgen.updating import update
 from update.lab import ADDED, CHANGED_IN_NEW, DELETED, NEW, OLD, RENAMED_FROM, RENAMED_TO, Lab
 
 ANSWERS = ".copier-answers.yml"

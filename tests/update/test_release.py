@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpgen import template_source
+from ddpgen.fetching import template_source
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = (".ci", ".gitignore", "CHANGELOG.md", "ddpgen", "template", "pyproject.toml")

@@ -1,0 +1,148 @@
+"""The questions of copier.yml, and what follows from answers to them.
+
+copier renders and is the final judge. Its question classes are private and slow to import, so the
+expressions of a question (when, default, the validators of choices and of the question) are
+evaluated here with the same jinja2, the same filters and the same settings. A test compares both.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import jinja2.meta
+import yaml
+from jinja2.sandbox import SandboxedEnvironment
+
+from ddpgen.asking.question import Meaning, Question, Value, parse
+from ddpgen.errors import show
+from ddpgen.fetching import template_source
+
+COMPUTED = "is computed from other answers and cannot be set"
+
+
+@dataclass(frozen=True)
+class State:
+    """A question under a set of answers."""
+
+    question: Question
+    active: bool
+    value: Value
+    given: bool
+    problem: str
+
+
+class Questionnaire:
+    """All questions of a template, in order, and the jinja environment that evaluates them."""
+
+    def __init__(self, template: Path) -> None:
+        self._path = template / "copier.yml"
+        raw = yaml.safe_load(self._path.read_text(encoding="utf-8"))
+        self._envops: dict[str, Any] = raw.get("_envops", {})
+        entries = {name: entry for name, entry in raw.items() if not name.startswith("_")}
+        said = {n: Meaning(**entry["ddpgen"]) for n, entry in entries.items() if "ddpgen" in entry}
+        meanings = said or _meanings_today(template)
+        self.questions = {n: parse(n, e, meanings.get(n, Meaning())) for n, e in entries.items()}
+        self._render = cache(self._compile)
+
+    @cached_property
+    def _environment(self) -> SandboxedEnvironment:
+        undefined = {"jinja2.StrictUndefined": jinja2.StrictUndefined}
+        options = {**self._envops, "undefined": undefined[self._envops["undefined"]]}
+        filters = "jinja2_ansible_filters.AnsibleCoreFiltersExtension"
+        return SandboxedEnvironment(extensions=[filters], **options)
+
+    @cached_property
+    def renamed(self) -> dict[str, str]:
+        """The new names of questions by their old ones."""
+        return {q.old_name: q.name for q in self.questions.values() if q.old_name}
+
+    @cached_property
+    def by_fact(self) -> dict[str, str]:
+        """The names of questions by the facts of a machine that answer them."""
+        return {q.meaning.fact: q.name for q in self.questions.values() if q.meaning.fact}
+
+    def _compile(self, source: str) -> jinja2.Template:
+        return self._environment.from_string(source)
+
+    def render(self, source: str, context: Mapping[str, Value]) -> str:
+        """Render one expression of copier.yml."""
+        return self._render(source).render(context)
+
+    def evaluate(
+        self, given: Mapping[str, Value], earlier: Mapping[str, Value] | None = None
+    ) -> Iterator[State]:
+        """Walk through the questions as copier does: each sees the values of those before it.
+
+        Args:
+            given: answers of the right type, with values among the choices.
+            earlier: answers to another version's questions; a renamed question has the answer to
+                the old one as its default.
+        """
+        context = {k: v for k, v in (earlier or {}).items() if k not in self.questions}
+        for question in self.questions.values():
+            active = self._active(question, context)
+            answered = question.name in given
+            value = given[question.name] if active and answered else self.default(question, context)
+            if active:
+                problem = self.refusal(question, value, context)
+            else:
+                problem = self._why_inactive(question, context) if answered else ""
+            # What follows from a refused value is undefined; what follows from the default is not.
+            refused = active and answered and problem
+            context[question.name] = self.default(question, context) if refused else value
+            yield State(question, active, value, answered, problem)
+
+    def default(self, question: Question, context: Mapping[str, Value]) -> Value:
+        """Return a question's default under the answers before it."""
+        if not isinstance(question.default, str):
+            return list(question.default) if question.multiselect else question.default
+        text = self.render(question.default, context)
+        if question.multiselect:
+            return [value for value in question.values if value in yaml.safe_load(text)]
+        if question.type == "bool":
+            return text == "True"
+        return int(text) if question.type == "int" else text
+
+    def refusal(self, question: Question, value: Value, context: Mapping[str, Value]) -> str:
+        """Return why this value cannot be, under the answers before it, or ""."""
+        seen = {**context, question.name: value}
+        chosen = value if isinstance(value, list) else [value]
+        for choice in question.choices:
+            if choice.validator and choice.value in chosen:
+                reason = self.render(choice.validator, context).strip()
+                if reason:
+                    return reason
+        return self.render(question.validator, seen).strip()
+
+    def _active(self, question: Question, context: Mapping[str, Value]) -> bool:
+        if isinstance(question.when, bool):
+            return question.when
+        return self.render(question.when, context) == "True"
+
+    def _why_inactive(self, question: Question, context: Mapping[str, Value]) -> str:
+        if question.computed:
+            return COMPUTED
+        names = jinja2.meta.find_undeclared_variables(self._environment.parse(str(question.when)))
+        here = " and ".join(f"{name} is {show(context[name])}" for name in sorted(names))
+        return f"does not apply here: it needs {question.condition}, but {here}"
+
+
+@cache
+def load() -> Questionnaire:
+    """Return the questionnaire of the template that this ddpgen renders."""
+    return Questionnaire(template_source.template_root())
+
+
+def _meanings_today(template: Path) -> dict[str, Meaning]:
+    """Return what questions mean in this ddpgen's template, by their names of today and before.
+
+    The versions up to 0.4.0 say nothing about their questions, and mean the same.
+    """
+    if template == template_source.template_root():
+        return {}
+    today = load()
+    meanings = {question.name: question.meaning for question in today.questions.values()}
+    return meanings | {old: meanings[new] for old, new in today.renamed.items()}

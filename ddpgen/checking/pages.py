@@ -1,0 +1,51 @@
+"""A page for each rule: what goes wrong, a wrong and a right example, which are also its tests."""
+
+from pathlib import Path
+
+from ddpgen.checking import rules, suppressions
+from ddpgen.errors import DdpgenError, nearest, show
+
+
+def folder() -> Path:
+    """Where the pages are: in the installed package, or in the checkout that is worked on."""
+    package = Path(__file__).resolve().parent
+    packaged = package / "_pages"
+    return packaged if packaged.is_dir() else package.parents[1] / "docs" / "check"
+
+
+def ids() -> list[str]:
+    """The ids of all rules, in the order of the catalogue."""
+    found = {rule.id for rule in rules.RULES}
+    return sorted(found, key=lambda name: ("DSGBKOL".index(name[0]), int(name[1:])))
+
+
+def title(name: str) -> str:
+    """What a rule is about, in a few words."""
+    if name in suppressions.ABOUT:
+        return suppressions.ABOUT[name][0]
+    first = (folder() / f"{name}.md").read_text(encoding="utf-8").partition("\n")[0]
+    return first.removeprefix(f"# {name}: ")
+
+
+def messages(name: str) -> str:
+    """What is reported for an id, as a list."""
+    found = [(r.why, r.remedy) for r in rules.RULES if r.id == name]
+    return "".join(f"- {why}: *{remedy}*.\n" for why, remedy in found)
+
+
+def explain(name: str) -> str:
+    """The page of a rule, with its messages.
+
+    Raises:
+        DdpgenError: there is no such rule.
+    """
+    if name not in ids():
+        remedy = nearest(name, ids()) or "`ddpgen check --list` lists all"
+        raise DdpgenError("there is no such rule", option=show(name), remedy=remedy)
+    text = (folder() / f"{name}.md").read_text(encoding="utf-8")
+    return f"{text.rstrip()}\n\n## What is reported\n\n{messages(name)}"
+
+
+def listing() -> str:
+    """All rules, a line each."""
+    return "".join(f"{name:<4} {title(name)}\n" for name in ids())

@@ -1,0 +1,188 @@
+"""Who runs a place in the source: every rank, or only some, as far as conditions show it."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ddpgen.checking.reading.callers import uses
+from ddpgen.checking.reading.expressions import Function, matches, source
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import bindings, stands_for
+
+# Anything that may single out a rank. Rules that demand a guard are silent where one of these is.
+SOME_RANK = (
+    r"rank|main|master|primary|chief|leader|coordinator|writer|is_root|global_zero|local_zero|"
+    r"to_disk"
+)
+# Branches for runs without DDP.
+WITHOUT_DDP = r"dist|ddp|world|rank|parallel|multi|gpus|launcher"
+
+_RANK = r"(\w+\.)*((global|world|ddp|dist|my|cur|current)_)?rank|[\w.]*get_rank\(\)"
+_FROM_ENVIRONMENT = (
+    r"int\([\w.]*environ(\.get\()?[\[\(]?'RANK'[^)]*\)?[\])]*|int\([\w.]*getenv\('RANK'[^)]*\)\)"
+)
+_ZERO = re.compile(rf"(?:{_RANK}|{_FROM_ENVIRONMENT}) == 0|not (?:{_RANK})", re.IGNORECASE)
+_NOT_ZERO = re.compile(rf"(?:{_RANK}|{_FROM_ENVIRONMENT}) (?:!= 0|> 0)|(?:{_RANK})", re.IGNORECASE)
+_MAIN = re.compile(
+    r"(\w+\.)*(is_)?(main|master|primary|chief|global_zero|rank_?0|rank_zero|rank0)"
+    r"(_process|_rank)?(\([^()]*\))?",
+    re.IGNORECASE,
+)
+_LOCAL_ZERO = re.compile(
+    r"(\w+\.)*local_rank == 0|not (\w+\.)*local_rank|[\w.]*is_local_(main|master)\w*(\(\))?|"
+    r"int\([\w.]*(environ(\.get)?|getenv)[\[(]'LOCAL_RANK'.* == 0",
+    re.IGNORECASE,
+)
+_ASKS = r"(^|[._])(is_|get_\w*rank|should_)"
+_STARTS = r"spawn|run|launch|record|process|start"
+_NAMED = r"rank|main_|_main|master|primary|chief|leader|coordinator|global_zero"
+# A check that raises keeps nobody away who is in order.
+_LEAVES = (ast.Return, ast.Continue, ast.Break)
+
+
+def conditions(module: Module, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
+    """What must hold where a node runs, up to its function: a test, and its outcome."""
+    child = node
+    for above in module.above(node):
+        if (
+            isinstance(above, ast.If | ast.IfExp | ast.While)
+            and child is not above.test
+            and not isinstance(above.test, ast.Constant)
+        ):
+            body = above.body if isinstance(above.body, list) else [above.body]
+            yield above.test, child in body
+        if isinstance(above, ast.BoolOp) and child in above.values:
+            outcome = isinstance(above.op, ast.And)
+            for value in above.values[: above.values.index(child)]:
+                yield value, outcome
+        for block in _blocks(above):
+            if child in block:
+                for earlier in block[: block.index(child)]:
+                    if isinstance(earlier, ast.If) and isinstance(earlier.body[-1], _LEAVES):
+                        yield earlier.test, False
+        if isinstance(above, Function):
+            return
+        child = above
+
+
+def _blocks(node: ast.AST) -> Iterator[list[ast.AST]]:
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(node, name, None)
+        if isinstance(block, list):
+            yield block
+
+
+def _whole(pattern: re.Pattern[str], test: ast.expr) -> bool:
+    return pattern.fullmatch(source(test)) is not None
+
+
+def is_zero(test: ast.expr, outcome: bool = True) -> bool:
+    """Whether a condition holds on rank 0 of the job alone."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        if _whole(_ZERO, test):
+            return outcome
+        return is_zero(test.operand, not outcome)
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) == outcome:
+        return any(is_zero(value, outcome) for value in test.values)
+    if outcome:
+        return _whole(_ZERO, test) or _whole(_MAIN, test)
+    return _whole(_NOT_ZERO, test)
+
+
+def zero_guard(module: Module, node: ast.AST) -> ast.expr | None:
+    """The condition in the same function that lets rank 0 alone reach a node."""
+    return next((t for t, outcome in conditions(module, node) if is_zero(t, outcome)), None)
+
+
+def local_zero_guard(module: Module, node: ast.AST) -> bool:
+    """Whether the first rank of every node reaches a place, and no other condition on ranks."""
+    tests = [t for t, outcome in conditions(module, node) if outcome]
+    local = [t for t in tests if _whole(_LOCAL_ZERO, t)]
+    return bool(local) and not any(re.search(SOME_RANK, source(t)) for t in tests if t not in local)
+
+
+def guarded(module: Module, node: ast.AST, pattern: str = SOME_RANK, depth: int = 4) -> bool:
+    """Whether anything keeps some ranks from a node; where that is unclear, the answer is yes."""
+    if conditional(module, node, pattern) or _in_lambda(module, node):
+        return True
+    function = module.function(node)
+    if function is None or depth == 0:
+        return False
+    text = " ".join([function.name, *(source(d) for d in function.decorator_list)])
+    if re.search(_NAMED, text, re.IGNORECASE):
+        return True
+    found = list(uses(module, function))
+    if not found and pattern == SOME_RANK:  # who calls it is not here to be seen
+        return not re.fullmatch(r"(main|train|run)(_worker|_process|_fn)?", function.name)
+    return any(guarded(m, use, pattern, depth - 1) or _handed_over(m, use) for m, use in found)
+
+
+def conditional(module: Module, node: ast.AST, pattern: str = SOME_RANK) -> bool:
+    """Whether a condition of the same function that contains a pattern decides about a node."""
+    tests = [test for test, _ in conditions(module, node) if "__name__" not in source(test)]
+    if any(matches(context, rf"lock|{SOME_RANK}") for context in contexts(module, node)):
+        return True
+    return any(_hints(module, test, pattern) for test in tests)
+
+
+def contexts(module: Module, node: ast.AST) -> Iterator[ast.expr]:
+    """The context managers of the same function around a node."""
+    for above in module.above(node):
+        if isinstance(above, Function):
+            return
+        if isinstance(above, ast.With):
+            yield from (item.context_expr for item in above.items)
+
+
+def _hints(module: Module, node: ast.expr, pattern: str, depth: int = 2) -> bool:
+    """Whether a condition contains a pattern, itself or in what its names were set to."""
+    text = source(node)
+    for call in module.calls_below(node):
+        # What `run_on_main(task)` gives back does not tell who we are; `is_main()` does.
+        if module.callees(call) and not matches(call.func, _ASKS):
+            text = text.replace(source(call), "")
+    if re.search(pattern, text, re.IGNORECASE):
+        return True
+    names = [n for n in module.below(node) if isinstance(n, ast.Name | ast.Attribute)]
+    if any(_set_by_some(module, name, pattern) for name in names):
+        return True
+    for name in names:
+        part_of_another = isinstance(module.parents[name], ast.Attribute)
+        if depth and not part_of_another and source(name) in text:
+            found = stands_for(module, name)
+            if any(_hints(other, value, pattern, depth - 1) for other, value in found):
+                return True
+    return False
+
+
+def _set_by_some(module: Module, name: ast.expr, pattern: str) -> bool:
+    """Whether a condition that contains a pattern decides about a name's value."""
+    found = bindings(module).get((module.scope(name), source(name)), [])
+    tests = (test for each in found for test, _ in conditions(module, each.statement))
+    return any(matches(test, pattern) for test in tests)
+
+
+def _handed_over(module: Module, use: ast.expr) -> bool:
+    """Whether a function is a value here, called by somebody else under unknown conditions.
+
+    Not so where it is the program: `spawn(main)`, `run(main)`, `Process(target=main)`.
+    """
+    parent = module.parents[use]
+    if isinstance(parent, ast.keyword):
+        parent = module.parents[parent]
+    if not isinstance(parent, ast.Call):
+        return True
+    return parent.func is not use and not matches(parent.func, _STARTS)
+
+
+def _in_lambda(module: Module, node: ast.AST) -> bool:
+    """Whether a node is in a lambda that a function gets which may know of ranks."""
+    for child, above in module.way(node):
+        if isinstance(child, ast.Lambda):
+            if not isinstance(above, ast.Call) or matches(above.func, _STARTS):
+                return False
+            known = module.callees(above)
+            return not known or any(matches(function, SOME_RANK) for _, function in known)
+        if isinstance(above, Function):
+            return False
+    return False

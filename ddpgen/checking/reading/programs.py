@@ -1,0 +1,189 @@
+"""Programs: modules that run together, and what a name in one of them means in another."""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import cached_property, wraps
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from ddpgen.checking.reading.expressions import Function, last_part, method_name, source
+from ddpgen.checking.reading.source import Source
+
+# They place models and shard data themselves, so that what is missing in the source is not missing.
+_FRAMEWORK = re.compile(
+    "accelerate|colossalai|composer|deepspeed|horovod|ignite|keras|lightning(_fabric)?|"
+    "pytorch_lightning|ray|mmengine|oneflow|paddle"
+)
+# Methods of torch's own objects: another class's method of that name is probably not meant.
+_OF_TORCH = re.compile("backward|cpu|cuda|eval|(load_)?state_dict|step|to|train")
+
+
+class Module(Source):
+    """One Python file among those that run together with it.
+
+    Attributes:
+        program: all modules that run together with this one; set once they are known.
+        needs: this module and all that it imports, directly or not; set then, too.
+        library: others import it: what it does if it is run itself is no matter.
+        answers: what was found out about the module before, see `once`.
+    """
+
+    program: "Program"
+    needs: "frozenset[Module]"
+    library: bool
+
+    def __init__(self, path: Path, text: str) -> None:
+        super().__init__(path, text)
+        self.answers: dict[object, Any] = {}
+
+    def tries_out(self, node: ast.AST) -> bool:
+        """Whether a node only runs where a library is started as a program."""
+        return self.library and any(
+            isinstance(above, ast.If) and "__name__" in source(above.test)
+            for above in self.above(node)
+        )
+
+    def callees(self, call: ast.Call) -> "list[tuple[Module, Function]]":
+        """The functions of the program that a call may mean; none if it is of another package."""
+        return self.program.callees(self, call)
+
+    def calls_behind(self, call: ast.Call) -> "Iterator[tuple[Module, ast.Call]]":
+        """The calls in the functions of the program that a call may mean."""
+        for module, function in self.callees(call):
+            yield from ((module, inner) for inner in module.calls_below(function))
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def once(function: Callable[Concatenate[Module, P], R]) -> Callable[Concatenate[Module, P], R]:
+    """Remember the answers of a function about a module, for as long as there is the module."""
+
+    @wraps(function)
+    def remembering(module: Module, /, *rest: P.args, **named: P.kwargs) -> R:
+        key = (function, *rest)
+        if key not in module.answers:
+            module.answers[key] = function(module, *rest, **named)
+        answer: R = module.answers[key]
+        return answer
+
+    return remembering
+
+
+class Program:
+    """Modules that are run together; what one of them does, another need not do.
+
+    Attributes:
+        modules: all of them.
+        distributed: whether they use torch.distributed or DDP.
+    """
+
+    def __init__(self, modules: list[Module], distributed: bool) -> None:
+        self.modules = modules
+        self.distributed = distributed
+        self._said: dict[str | re.Pattern[str], bool] = {}
+
+    @cached_property
+    def framework(self) -> str:
+        """The framework that distributes the training, or ""."""
+        roots = {name.partition(".")[0] for m in self.modules for name in m.imported_at_once}
+        return min(filter(_FRAMEWORK.fullmatch, roots), default="")
+
+    @cached_property
+    def functions(self) -> dict[str, list[tuple[Module, Function]]]:
+        """Functions and methods of all modules, by name."""
+        found: dict[str, list[tuple[Module, Function]]] = defaultdict(list)
+        for module in self.modules:
+            for name, functions in module.functions.items():
+                found[name] += [(module, function) for function in functions]
+        return dict(found)
+
+    def callees(self, module: Module, call: ast.Call) -> list[tuple[Module, Function]]:
+        """The functions of the program that a call may mean; none if it is of another package."""
+        name = last_part(module.name(call.func)) or method_name(call)
+        found = self.functions.get(name, [])
+        return [(m, f) for m, f in found if self.means(module, call.func, m, f)]
+
+    def means(self, module: Module, node: ast.AST, home: Module, function: Function) -> bool:
+        """Whether a name or attribute in `module` may be a function (or class) of `home`."""
+        method = isinstance(home.parents[function], ast.ClassDef) and function.name != "__init__"
+        if isinstance(node, ast.Name):
+            return not method and (module is home or node.id in module.imports)
+        if not isinstance(node, ast.Attribute) or self.foreign(module, node):
+            return False
+        place = last_part(module.name(node.value))
+        known = place in self._places
+        if method:
+            return not known and (place == "self" or not _OF_TORCH.fullmatch(function.name))
+        return place in (home.path.stem, home.path.parent.name)
+
+    def foreign(self, module: Module, node: ast.AST) -> bool:
+        """Whether a dotted name is one of another package."""
+        first, _, rest = module.name(node).partition(".")
+        return bool(rest) and first in self._foreign[module]
+
+    @cached_property
+    def _places(self) -> set[str]:
+        """The names of modules and packages."""
+        return {part for m in self.modules for part in (m.path.stem, m.path.parent.name)}
+
+    @cached_property
+    def _foreign(self) -> dict[Module, set[str]]:
+        """The packages that each module imports from elsewhere."""
+        own = {part for m in self.modules for part in m.path.with_suffix("").parts} | {""}
+        return {m: {name.partition(".")[0] for name in m.imported} - own for m in self.modules}
+
+    @cached_property
+    def names(self) -> dict[str, list[tuple[Module, ast.Call]]]:
+        """Last part of a called name -> its calls."""
+        found: dict[str, list[tuple[Module, ast.Call]]] = defaultdict(list)
+        for module in self.modules:
+            for name, calls in module.calls_by_name.items():
+                found[name] += [(module, call) for call, _ in calls]
+        return dict(found)
+
+    @cached_property
+    def references(self) -> dict[str, list[tuple[Module, ast.Name | ast.Attribute]]]:
+        """Every name and attribute that is read, by its last part."""
+        found: dict[str, list[tuple[Module, ast.Name | ast.Attribute]]] = defaultdict(list)
+        for module in self.modules:
+            for node in module.nodes:
+                if isinstance(node, ast.Name | ast.Attribute):
+                    name = node.id if isinstance(node, ast.Name) else node.attr
+                    found[name].append((module, node))
+        return dict(found)
+
+    def calls(self, *names: str) -> bool:
+        """Whether anything with one of these names (their last parts) is called."""
+        return any(name in self.names for name in names)
+
+    def called(self, *names: str) -> list[tuple[Module, ast.Call]]:
+        """Calls of these names in all modules, as `Module.called` finds them in one."""
+        return [(module, call) for module in self.modules for call in module.called(*names)]
+
+    def says(self, pattern: str | re.Pattern[str]) -> bool:
+        """Whether any module's source contains a pattern; every rule asks for every module."""
+        if pattern not in self._said:
+            self._said[pattern] = any(re.search(pattern, module.text) for module in self.modules)
+        return self._said[pattern]
+
+
+@once
+def leads_to(
+    module: Module, call: ast.Call, test: Callable[[Module, ast.Call], bool | None], depth: int
+) -> bool:
+    """Whether a call, or one that it leads to in functions of the program, passes a test.
+
+    Args:
+        module: where the call is.
+        call: the call.
+        test: True or False is the answer; None asks to look into the function that is called.
+        depth: how many functions deep to look.
+    """
+    answer = test(module, call)
+    if answer is not None or depth == 0:
+        return bool(answer)
+    return any(leads_to(m, inner, test, depth - 1) for m, inner in module.calls_behind(call))

@@ -1,0 +1,101 @@
+"""Launch files as the rules see them: shell, batch scripts, environment files, manifests."""
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+SUFFIX = re.compile(r"\.(sh|bash|sbatch|slurm|pbs|lsf|bsub|job|env|yaml|yml)")
+_COMMENT = re.compile(r"(?:^|(?<=\s))#.*")
+_DIRECTIVE = re.compile(r"#(SBATCH|PBS|BSUB)\s")
+# export A=1 | A=1 command | ENV A=1 | ENV A 1 | A: 1 | - name: A, with its value on the next line
+_SETTING = re.compile(
+    r"(?:^|[\s;\"'(-])(?:export\s+|ENV\s+|-x\s+|--env[ =])?([A-Z][A-Z0-9_]+)(?:=|:\s+)"
+    r"(\"[^\"]*\"|'[^']*'|[^\s;&)]*)"
+)
+_NAME = re.compile(r"^\s*-?\s*name:\s*[\"']?([A-Z][A-Z0-9_]+)[\"']?\s*$")
+_VALUE = re.compile(r"^\s*value:\s*(.*)$")
+
+
+class Script:
+    """One launch file."""
+
+    def __init__(self, path: Path, text: str, names: frozenset[str] = frozenset()) -> None:
+        self.path = path
+        self.text = text
+        self.lines = text.splitlines()
+        self.names = names  # of all files below what is checked
+
+    @cached_property
+    def commands(self) -> list[tuple[int, str]]:
+        """Lines without comments, those continued with a backslash joined: first line, text."""
+        found: list[tuple[int, str]] = []
+        parts: list[str] = []
+        first = 0
+        for number, line in enumerate(self.lines, 1):
+            text = _COMMENT.sub("", line).rstrip()
+            first = first if parts else number
+            parts.append(text.removesuffix("\\"))
+            if not text.endswith("\\"):
+                found.append((first, " ".join(parts)))
+                parts = []
+        return [*found, (first, " ".join(parts))] if parts else found
+
+    def running(self, *patterns: str) -> Iterator[int]:
+        """Lines of commands in which each of the patterns is found."""
+        for line, text in self.commands:
+            if all(re.search(pattern, text) for pattern in patterns):
+                yield line
+
+    @cached_property
+    def code(self) -> str:
+        """All commands."""
+        return "\n".join(text for _, text in self.commands)
+
+    @cached_property
+    def directives(self) -> list[tuple[int, str]]:
+        """Lines for a scheduler."""
+        return [(n, line) for n, line in enumerate(self.lines, 1) if _DIRECTIVE.match(line)]
+
+    def option(self, *names: str) -> str | None:
+        """The value of a scheduler's option, of the first of these names that is there."""
+        for _, line in self.directives:
+            for name in names:
+                joint = "[ =]+" if name.startswith("--") else r"\s*"
+                if found := re.search(rf"\s{name}{joint}([^\s#]+)", line):
+                    return found[1]
+        return None
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes a batch script asks for; 1 where it does not say."""
+        value = self.option("--nodes", "-N") or ""
+        return int(value) if value.isdigit() else 1
+
+    @cached_property
+    def settings(self) -> list[tuple[int, str, str]]:
+        """Environment variables that the file sets: line, name, value without quotes."""
+        return list(self._settings())
+
+    def _settings(self) -> Iterator[tuple[int, str, str]]:
+        for number, line in enumerate(self.lines, 1):
+            text = _COMMENT.sub("", line)
+            for name, value in _SETTING.findall(text):
+                yield number, name, value.strip("\"'")
+            if self.path.suffix in {".yaml", ".yml"} and (found := _NAME.match(text)):
+                following = self.lines[number] if number < len(self.lines) else ""
+                value = _VALUE.match(following)
+                yield number, found[1], value[1].strip("\"' ") if value else ""
+
+
+def is_script(path: Path) -> bool:
+    """Whether a file is a launch file, by its name or its first line."""
+    if SUFFIX.fullmatch(path.suffix) or path.name in {"Dockerfile", "Containerfile", ".env"}:
+        return True
+    if path.suffix:
+        return False
+    try:
+        with path.open("rb") as file:
+            return re.match(rb"#!.*\b(ba|z|k|da)?sh\b", file.readline(200)) is not None
+    except OSError:
+        return False

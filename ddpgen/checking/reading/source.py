@@ -1,0 +1,210 @@
+"""Python files as the rules see them: names resolved through imports, and the way up the tree."""
+
+import ast
+import io
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import TypeVar
+
+from ddpgen.checking.reading.expressions import Function, last_part, method_name
+
+T = TypeVar("T", bound=ast.expr)
+_SHARED = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
+
+
+class Source:
+    """One Python file by itself: its syntax tree, and the names of things in it."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        self.path = path
+        self.text = text
+        self.tree = _without_dead_code(ast.parse(text))
+        self.nodes: list[ast.AST] = []
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self._index(self.tree)
+        self.imports = dict(self._imports())
+
+    def _index(self, node: ast.AST) -> None:
+        """In the order of the text, unlike `ast.walk`; a stack, since trees may be deep."""
+        todo = [node]
+        while todo:
+            current = todo.pop()
+            self.nodes.append(current)
+            # The parser shares one object for every Load, Add and the like.
+            children = [n for n in ast.iter_child_nodes(current) if not isinstance(n, _SHARED)]
+            self.parents.update(dict.fromkeys(children, current))
+            todo += reversed(children)
+        self._first = {node: number for number, node in enumerate(self.nodes)}
+        self._size = dict.fromkeys(self.nodes, 1)
+        for child in reversed(self.nodes[1:]):
+            self._size[self.parents[child]] += self._size[child]
+
+    def _imports(self) -> Iterator[tuple[str, str]]:
+        for node in self.nodes:
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    local = alias.asname or alias.name.partition(".")[0]
+                    yield local, alias.name if alias.asname else local
+            elif isinstance(node, ast.ImportFrom):
+                module = "." * node.level + (node.module or "")
+                for alias in node.names:
+                    yield alias.asname or alias.name, f"{module}.{alias.name}"
+
+    @cached_property
+    def imported_at_once(self) -> set[str]:
+        """The modules that are imported with this one, rather than by a function when it runs."""
+        found: set[str] = set()
+        for node in self.nodes:
+            if isinstance(node, ast.Import) and not self.function(node):
+                found |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not self.function(node):
+                found.add("." * node.level + (node.module or ""))
+        return found
+
+    @cached_property
+    def imported(self) -> set[str]:
+        """Every module that is imported, and every name from one, with leading dots if relative."""
+        plain = (node for node in self.nodes if isinstance(node, ast.Import))
+        return {alias.name for node in plain for alias in node.names} | set(self.imports.values())
+
+    def name(self, node: ast.AST) -> str:
+        """The dotted name of an expression, its first part as imported; "" for anything else."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if not isinstance(node, ast.Name):
+            return ""
+        parts.append(self.imports.get(node.id, node.id))
+        return ".".join(reversed(parts))
+
+    @cached_property
+    def calls(self) -> list[tuple[ast.Call, str]]:
+        """Every call with the dotted name of what is called."""
+        return [(node, self.name(node.func)) for node in self.nodes if isinstance(node, ast.Call)]
+
+    @cached_property
+    def calls_by_name(self) -> dict[str, list[tuple[ast.Call, str]]]:
+        """The calls by the last part of their names, or by the method's name."""
+        found: dict[str, list[tuple[ast.Call, str]]] = defaultdict(list)
+        for call, name in self.calls:
+            found[last_part(name) or method_name(call)].append((call, name))
+        return dict(found)
+
+    def called(self, *names: str) -> Iterator[ast.Call]:
+        """Calls of these names: all of a dotted name, or its last parts."""
+        for wanted in names:
+            for call, name in self.calls_by_name.get(last_part(wanted), []):
+                if name == wanted or name.endswith(f".{wanted}"):
+                    yield call
+
+    def methods(self, *names: str, below: ast.AST | None = None) -> Iterator[ast.Call]:
+        """Calls of methods with these names, whatever they are called on."""
+        return (call for call in self.calls_below(below or self.tree) if method_name(call) in names)
+
+    def calls_below(self, *nodes: ast.AST) -> list[ast.Call]:
+        """All calls in nodes, in the order of the text."""
+        return [n for node in nodes for n in self.below(node) if isinstance(n, ast.Call)]
+
+    def reads(self, name: str, below: ast.AST) -> list[ast.Name]:
+        """Where a node reads a plain name."""
+        found = (n for n in self.below(below) if isinstance(n, ast.Name) and n.id == name)
+        return [n for n in found if isinstance(n.ctx, ast.Load)]
+
+    def assignments(self, target: type[T]) -> Iterator[tuple[ast.Assign, T]]:
+        """Every assignment to such an expression, with the expression."""
+        for node in self.nodes:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], target):
+                yield node, node.targets[0]
+
+    def below(self, node: ast.AST) -> list[ast.AST]:
+        """A node and all nodes in it, in the order of the text."""
+        first = self._first[node]
+        return self.nodes[first : first + self._size[node]]
+
+    def above(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes around a node, from the inside out."""
+        while node in self.parents:
+            node = self.parents[node]
+            yield node
+
+    def way(self, node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+        """Each node on the way up, with the one above it."""
+        yield from zip((node, *self.above(node)), self.above(node), strict=False)
+
+    def function(self, node: ast.AST) -> Function | None:
+        """The function that a node is in."""
+        return next((n for n in self.above(node) if isinstance(n, Function)), None)
+
+    def scope(self, node: ast.AST) -> Function | ast.Module:
+        """The function that a node is in, or the module."""
+        return self.function(node) or self.tree
+
+    def owner(self, node: ast.AST) -> ast.ClassDef | None:
+        """The class that a node is in."""
+        return next((n for n in self.above(node) if isinstance(n, ast.ClassDef)), None)
+
+    def loop(self, node: ast.AST) -> ast.For | ast.While | None:
+        """The innermost loop of the same function around a node."""
+        for above in self.above(node):
+            if isinstance(above, ast.For | ast.While):
+                return above
+            if isinstance(above, Function):
+                return None
+        return None
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The statement that a node belongs to."""
+        return next(n for n in (node, *self.above(node)) if isinstance(n, ast.stmt))
+
+    @cached_property
+    def functions(self) -> dict[str, list[Function]]:
+        """Functions and methods by name."""
+        found = defaultdict(list)
+        for node in self.nodes:
+            if isinstance(node, Function):
+                found[node.name].append(node)
+        return dict(found)
+
+    @cached_property
+    def all_functions(self) -> list[Function]:
+        """All functions and methods, those of one name beside each other."""
+        return [function for named in self.functions.values() for function in named]
+
+    @cached_property
+    def comments(self) -> dict[int, str]:
+        """Line -> its comment."""
+        try:
+            tokens = list(tokenize.generate_tokens(io.StringIO(self.text).readline))
+        except tokenize.TokenError:
+            return {}
+        return {t.start[0]: t.string for t in tokens if t.type == tokenize.COMMENT}
+
+    def commented(self, node: ast.AST) -> bool:
+        """Whether a comment stands beside a node or on the line above it."""
+        first = getattr(node, "lineno", 0)
+        return any(line in self.comments for line in (first - 1, first))
+
+
+def _without_dead_code(tree: ast.Module) -> ast.Module:
+    """Empty the branches of `if False` and `if True` that never run."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Constant):
+            if node.test.value:
+                node.orelse = []
+            else:
+                node.body = [ast.copy_location(ast.Pass(), node.body[0])]
+    return tree
+
+
+def exclusive(file: Source, one: ast.AST, other: ast.AST) -> bool:
+    """Whether two places are in different branches of a condition, so that never both run."""
+    around = {above: child for child, above in file.way(one)}
+    for child, above in file.way(other):
+        if above in around:
+            mine = around[above]
+            return isinstance(above, ast.If) and (mine in above.body) != (child in above.body)
+    return False

@@ -1,0 +1,249 @@
+"""What an expression stands for, followed through assignments, parameters and local functions.
+
+Only as far as the text shows it plainly: an answer "no" may mean "unknown".
+"""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ddpgen.checking.reading.expressions import (
+    Function,
+    keyword,
+    last_part,
+    method_name,
+    parameters,
+    receiver,
+    source,
+)
+from ddpgen.checking.reading.programs import Module, once
+from ddpgen.checking.reading.source import exclusive
+
+DEPTH = 5
+MANY = 20  # calls of one function; what is called more often is too general to tell anything
+DDP = "DistributedDataParallel"
+Test = Callable[[Module, ast.expr], bool | ast.expr | None]
+
+
+class Binding(NamedTuple):
+    """A value that a name gets."""
+
+    line: int
+    value: ast.expr
+    statement: ast.AST
+
+
+@once
+def bindings(module: Module) -> dict[tuple[ast.AST, str], list[Binding]]:
+    """(function, class or module; text of the target) -> the values that it gets, in order.
+
+    Attributes of `self` belong to their class.
+    """
+    found: dict[tuple[ast.AST, str], list[Binding]] = defaultdict(list)
+    for node in module.nodes:
+        for target, value in _assignments(node):
+            text = source(target)
+            place: ast.AST = module.scope(target)
+            if text.startswith("self."):
+                place = module.owner(target) or place
+            found[place, text].append(Binding(target.lineno, value, node))
+    return dict(found)
+
+
+def _assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            yield from _unpacked(target, node.value)
+    elif isinstance(node, ast.AnnAssign | ast.NamedExpr | ast.AugAssign) and node.value:
+        yield node.target, node.value
+    elif isinstance(node, ast.For):
+        yield from _unpacked(node.target, node.iter)
+    elif isinstance(node, ast.withitem) and node.optional_vars:
+        yield node.optional_vars, node.context_expr
+
+
+def _unpacked(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    if not isinstance(target, ast.Tuple | ast.List):
+        yield target, value
+        return
+    parts: list[ast.expr] = [value] * len(target.elts)
+    if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(parts):
+        parts = value.elts
+    for each, part in zip(target.elts, parts, strict=True):
+        yield from _unpacked(each, part)
+
+
+def binding(module: Module, node: ast.expr) -> Binding | None:
+    """The value that a name or attribute got last, as far as the order of lines tells."""
+    text = source(node)
+    table = bindings(module)
+    places: list[ast.AST] = [n for n in module.above(node) if isinstance(n, Function)]
+    for place in places:
+        earlier = _before(module, table.get((place, text), []), node)
+        if earlier:
+            return earlier[-1]
+        if isinstance(place, Function) and text in _names_of_parameters(place):
+            return None
+    owner = module.owner(node)
+    if owner and (owner, text) in table:
+        same = [b for b in table[owner, text] if module.scope(b.statement) in places]
+        earlier = _before(module, same, node)
+        # Another method's value is its last one; this method's is the one above.
+        others = [b for b in table[owner, text] if b not in same]
+        return (earlier or others)[-1] if earlier or others else None
+    found = table.get((module.tree, text), [])
+    if not places:
+        found = _before(module, found, node)
+    return found[-1] if found else None
+
+
+def _before(module: Module, found: list[Binding], node: ast.expr) -> list[Binding]:
+    return [b for b in found if b.line < node.lineno and not exclusive(module, b.statement, node)]
+
+
+def _names_of_parameters(function: Function) -> list[str]:
+    return [parameter.arg for parameter in parameters(function)]
+
+
+def arguments(module: Module, node: ast.expr) -> Iterator[tuple[Module, ast.expr]]:
+    """What callers give for a parameter."""
+    function = module.function(node)
+    while function and isinstance(node, ast.Name):
+        rest = function.args.vararg
+        if node.id in _names_of_parameters(function) or (rest and rest.arg == node.id):
+            yield from _given(module, function, node.id)
+            return
+        function = module.function(function)
+
+
+def _given(module: Module, function: Function, name: str) -> Iterator[tuple[Module, ast.expr]]:
+    names = _names_of_parameters(function)
+    method = bool(names) and names[0] in ("self", "cls")
+    wanted = function.name
+    if wanted == "__init__" and (owner := module.owner(function)):
+        wanted = owner.name
+    calls = [
+        (other, call)
+        for other, call in module.program.names.get(wanted, [])
+        if module.program.means(other, call.func, module, function)
+    ]
+    for other, call in calls[:MANY]:
+        if name not in names:  # *name takes what is left over
+            yield from ((other, value) for value in call.args[len(names) - method :])
+            continue
+        given = keyword(call, name, names.index(name) - method)
+        if given is not None:
+            yield other, given
+
+
+def parameter(module: Module, node: ast.expr) -> ast.arg | None:
+    """The parameter that a name stands for, if it is one."""
+    function = module.function(node)
+    while function and isinstance(node, ast.Name):
+        for each in parameters(function):
+            if each.arg == node.id:
+                return each
+        function = module.function(function)
+    return None
+
+
+def results(module: Module, call: ast.Call) -> Iterator[tuple[Module, ast.expr]]:
+    """What a local function returns."""
+    for other, function in module.callees(call):
+        for node in other.below(function):
+            if isinstance(node, ast.Return) and node.value and other.function(node) is function:
+                yield other, node.value
+
+
+def stands_for(module: Module, node: ast.AST) -> Iterator[tuple[Module, ast.expr]]:
+    """What a name or attribute was set to last, or what callers give for it."""
+    if isinstance(node, ast.Name | ast.Attribute):
+        if found := binding(module, node):
+            yield module, found.value
+        else:
+            yield from arguments(module, node)
+
+
+@once
+def follows(module: Module, node: ast.expr, test: Test, depth: int = DEPTH) -> bool:
+    """Whether an expression, or what it stands for, passes a test.
+
+    Args:
+        module: where the expression is.
+        node: the expression.
+        test: True or False is the answer; None asks to look further, an expression to look there.
+        depth: how many assignments and calls may lie between.
+    """
+    answer = test(module, node)
+    if isinstance(answer, ast.expr):
+        return depth > 0 and follows(module, answer, test, depth - 1)
+    if answer is not None or depth == 0:
+        return bool(answer)
+    found = results(module, node) if isinstance(node, ast.Call) else stands_for(module, node)
+    return any(follows(m, value, test, depth - 1) for m, value in found)
+
+
+def is_ddp(module: Module, node: ast.expr) -> bool:
+    """Whether an expression is a model wrapped in DDP."""
+    return follows(module, node, _wrapped)
+
+
+def _wrapped(module: Module, node: ast.expr) -> bool | ast.expr | None:
+    if isinstance(node, ast.Call):
+        name = module.name(node.func)
+        if name.endswith(DDP):
+            return True
+        if name.endswith("torch.compile") and node.args:
+            return node.args[0]
+        if method_name(node) in _KEEP:
+            return receiver(node)
+    if isinstance(node, ast.Attribute) and node.attr == "module":
+        return False
+    if isinstance(node, ast.Attribute) and binding(module, node) is None:
+        fields = field_types(module, node.attr, _class_of(module, node.value))
+        return True if fields and all(f.endswith(DDP) for f in fields) else None
+    if (given := parameter(module, node)) and given.annotation:
+        return True if module.name(given.annotation).endswith(DDP) else None
+    return None
+
+
+_KEEP = {"to", "cuda", "cpu", "train", "eval", "float", "half", "double", "bfloat16"}
+
+
+def _class_of(module: Module, node: ast.expr) -> str:
+    """The name of an object's class, where it is `self` or a parameter with a type."""
+    owner = module.owner(node)
+    if source(node) == "self" and owner:
+        return owner.name
+    given = parameter(module, node)
+    return last_part(module.name(given.annotation)) if given and given.annotation else ""
+
+
+@once
+def field_types(module: Module, attribute: str, owner: str = "") -> list[str]:
+    """The types that classes of the program, or the one of this name, state for an attribute."""
+    return [
+        other.name(node.annotation)
+        for other in module.program.modules
+        for node in other.nodes
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and node.target.id == attribute
+        and isinstance(defined := other.parents[node], ast.ClassDef)
+        and owner in ("", defined.name)
+    ]
+
+
+def mentions(module: Module, node: ast.expr, pattern: str, depth: int = 3) -> bool:
+    """Whether an expression contains a pattern, itself or in what its names stand for."""
+    if re.search(pattern, source(node), re.IGNORECASE):
+        return True
+    if depth == 0:
+        return False
+    for part in module.below(node):
+        found = stands_for(module, part)
+        if any(mentions(m, v, pattern, depth - 1) for m, v in found if v is not node):
+            return True
+    return False

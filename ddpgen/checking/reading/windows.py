@@ -1,0 +1,96 @@
+"""Loops over micro-batches, with one optimizer step for several of them."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ddpgen.checking.reading.expressions import matches, method_name, operands, receiver
+from ddpgen.checking.reading.guards import conditions
+from ddpgen.checking.reading.programs import Module, leads_to
+
+# What optimizers and schedulers are called.
+OPTIMIZER = r"optim|\bopt\b|scaler"
+SCHEDULER = r"sched"
+
+
+@dataclass(frozen=True)
+class Window:
+    """A loop over micro-batches, with one optimizer step for several of them.
+
+    Attributes:
+        loop: it runs once for each micro-batch.
+        test: the condition of the optimizer step within it; None where the step follows the loop.
+    """
+
+    loop: ast.For | ast.While
+    test: ast.expr | None
+
+
+def goes_backward(module: Module, call: ast.Call, depth: int = 2) -> bool:
+    """Whether a call computes gradients, itself or in a function of the program."""
+    return leads_to(module, call, _is_backward, depth)
+
+
+def _is_backward(module: Module, call: ast.Call) -> bool | None:
+    if method_name(call) == "backward":
+        return not module.callees(call) or not call.args
+    return None
+
+
+def backwards(module: Module, node: ast.AST) -> Iterator[ast.Call]:
+    """Calls within a node that compute gradients."""
+    return (call for call in module.calls_below(node) if goes_backward(module, call, 1))
+
+
+def windows(module: Module) -> Iterator[Window]:
+    """Loops that accumulate gradients."""
+    for backward in backwards(module, module.tree):
+        loop = module.loop(backward)
+        if loop is None:
+            continue
+        inside = [step for step in module.methods("step", below=loop) if is_update(step)]
+        for step in inside:
+            tests = [t for t, outcome in conditions(module, step) if outcome and _counts(t)]
+            if tests and not any(t is tests[0] for t, _ in conditions(module, backward)):
+                yield Window(loop, tests[0])
+                break
+        few = isinstance(loop, ast.For) and matches(loop, r"accum|micro|window|\[:-1\]")
+        if not inside and few and step_follows(module, loop):
+            yield Window(loop, None)
+
+
+def is_update(call: ast.Call) -> bool:
+    """Whether a call of `step` is an optimizer's, not a scheduler's."""
+    return matches(receiver(call), OPTIMIZER) and not matches(receiver(call), SCHEDULER)
+
+
+def _counts(test: ast.expr) -> bool:
+    return any(operands(node, ast.Mod) for node in ast.walk(test))
+
+
+def step_follows(module: Module, loop: ast.For | ast.While) -> bool:
+    """Whether the optimizer steps behind a loop."""
+    outer = module.loop(loop) or module.scope(loop)
+    after = (c for c in module.calls_below(outer) if c.lineno > (loop.end_lineno or 0))
+    return any(updates(module, call, 1) for call in after)
+
+
+def updates(module: Module, call: ast.Call, depth: int) -> bool:
+    """Whether a call is an optimizer's step, itself or in a function of the program."""
+    return leads_to(module, call, _is_update_step, depth)
+
+
+def _is_update_step(_: Module, call: ast.Call) -> bool | None:
+    return (method_name(call) == "step" and is_update(call)) or None
+
+
+def each_time(module: Module, call: ast.AST, loop: ast.AST) -> bool:
+    """Whether a statement belongs to the loop's own body, under no condition."""
+    return module.parents[module.statement(call)] is loop and module.loop(call) is loop
+
+
+def step_functions(module: Module, window: Window) -> list[ast.AST]:
+    """The functions of this module that a window's loop calls for one micro-batch."""
+    calls = [call for call in backwards(module, window.loop) if call.args]
+    found = [f for call in calls for m, f in module.callees(call) if m is module]
+    return [f for f in found if not any(map(is_update, module.methods("step", below=f)))]

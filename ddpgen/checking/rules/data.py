@@ -1,0 +1,106 @@
+"""S1, S7, S8: who sees which sample."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ddpgen.checking.reading.expressions import (
+    constant,
+    keyword,
+    last_part,
+    matches,
+    source,
+    unpacks,
+)
+from ddpgen.checking.reading.guards import WITHOUT_DDP, guarded
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import follows, mentions
+from ddpgen.checking.registry import rule
+
+_EVEN = r"//|%|drop_last|pad"
+SAMPLER = "DistributedSampler"
+LOADER = "torch.utils.data.DataLoader"
+EVALUATION = r"(?<![a-z])(val|valid|validation|test|eval|evaluation|dev)(?![a-z])"
+
+
+def loaders(module: Module) -> Iterator[ast.Call]:
+    """DataLoaders whose arguments are all visible, on the way that DDP takes."""
+    for call in module.called(LOADER, "DataLoader"):
+        name = module.name(call.func).replace("data.dataloader.", "data.")
+        if name in ("DataLoader", LOADER) and not unpacks(call):
+            if not guarded(module, call, WITHOUT_DDP):
+                yield call
+
+
+@rule(
+    "S1",
+    "every rank shuffles through all samples: an epoch takes as long as on one rank",
+    "give the DataLoader sampler=DistributedSampler(dataset), and no shuffle",
+)
+def no_sampler(module: Module) -> Iterator[ast.AST]:
+    for call in loaders(module):
+        sampler = keyword(call, "sampler", 3) or keyword(call, "batch_sampler", 4)
+        shuffle = keyword(call, "shuffle", 2)
+        local = sampler is not None and matches(sampler, r"^(\w+\.)*(Random|Sequential)Sampler\(")
+        if (sampler is None or local) and not _sharded(module, call):
+            shuffles = shuffle is not None and constant(shuffle) is not False
+            if shuffles or local or _map_style(module, call):
+                if not matches(module.statement(call), EVALUATION):
+                    yield call
+
+
+def _sharded(module: Module, call: ast.Call) -> bool:
+    dataset = keyword(call, "dataset", 0)
+    pattern = r"shard|rank|split_by_node|local_indices|partition"
+    return (
+        dataset is None or mentions(module, dataset, pattern) or "data.distributed" in source(call)
+    )
+
+
+def _map_style(module: Module, call: ast.Call) -> bool:
+    """A training set that is certainly asked for samples by number."""
+    dataset = keyword(call, "dataset", 0)
+    return dataset is not None and follows(module, dataset, _is_map_style)
+
+
+def _is_map_style(module: Module, node: ast.expr) -> bool | None:
+    names = r"TensorDataset|Subset|ImageFolder|CIFAR100?|MNIST|FakeData"
+    name = last_part(module.name(node.func)) if isinstance(node, ast.Call) else ""
+    return re.fullmatch(names, name) is not None or None
+
+
+@rule(
+    "S7",
+    "the parts differ in length by one: ranks with fewer batches leave the others waiting",
+    "cut or pad to a multiple of the world size, or use DistributedSampler, which pads",
+)
+def uneven_parts(module: Module) -> Iterator[ast.AST]:
+    if not any("backward" in m.program.names for m in module.program.modules):
+        return
+    for node in module.nodes:
+        if not isinstance(node, ast.Slice) or node.step is None or node.lower is None:
+            continue
+        every = matches(node.step, r"world|num_replicas|n_ranks|num_ranks")
+        if every and matches(node.lower, r"rank"):
+            statement = module.statement(node)
+            place = source(statement) + getattr(module.function(node), "name", "")
+            cut = module.parents[node]
+            whole = isinstance(cut, ast.Subscript) and mentions(module, cut.value, _EVEN)
+            if re.search(r"train|Subset", place) and not whole:
+                yield node.lower
+
+
+@rule(
+    "S8",
+    "DistributedSampler repeats samples to fill up, and the metric counts them twice",
+    "leave the repeated ones out of the sums, or shard without padding and reduce sums and counts",
+)
+def padding_counted(module: Module) -> Iterator[ast.AST]:
+    if module.program.says(r"gather_for_metrics|Subset\(|duplicat|unique\(|// *world"):
+        return
+    for call in module.called(SAMPLER):
+        dataset = keyword(call, "dataset", 0)
+        corrected = matches(module.scope(call), r"total_size|num_samples|IGNORE|padding")
+        dropped = constant(keyword(call, "drop_last", 5)) is True
+        if matches(dataset, EVALUATION) and not dropped and not corrected:
+            yield call

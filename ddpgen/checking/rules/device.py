@@ -1,0 +1,158 @@
+"""D4, D5, D7: which GPU a rank uses."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ddpgen.checking.reading.expressions import (
+    constant,
+    keyword,
+    matches,
+    method_name,
+    source,
+    strings,
+)
+from ddpgen.checking.reading.guards import WITHOUT_DDP, conditions, guarded
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import DDP, binding, follows
+from ddpgen.checking.registry import rule
+
+_CHOOSES = r"set_device|environ\[.CUDA_VISIBLE_DEVICES.\] =|cuda\.device\("
+_MOVES = ("to", "cuda")
+_KINDS = rf"cuda|gpu|cpu|device|nccl|backend|{WITHOUT_DDP}"
+_OBJECTS = tuple(
+    f"torch.distributed.{name}"
+    for name in ("all_gather_object", "broadcast_object_list", "gather_object")
+)
+_GLOBAL_RANK = re.compile(
+    r"[\w.]*get_rank\(\)|int\([\w.]*environ(\.get\(|\[)'RANK'.*\)|int\([\w.]*getenv\('RANK'.*\)|int\(RANK\)"
+)
+
+
+@rule(
+    "D4",
+    "the device comes from the global rank, which has no GPU of its number on the second node",
+    "use the local rank: int(os.environ['LOCAL_RANK'])",
+)
+def device_from_global_rank(module: Module) -> Iterator[ast.AST]:
+    for node in _device_numbers(module):
+        if follows(module, node, _is_global_rank):
+            yield node
+
+
+def _is_global_rank(module: Module, node: ast.expr) -> bool | None:
+    if _GLOBAL_RANK.fullmatch(source(node)):
+        return True
+    if isinstance(node, ast.Name) and (found := binding(module, node)):
+        # rank, local_rank = (int(os.environ[name]) for name in ("RANK", "LOCAL_RANK"))
+        several = isinstance(found.value, ast.GeneratorExp | ast.ListComp)
+        if several and isinstance(found.statement, ast.Assign):
+            return _variable(found.statement, found.value, node.id) == "RANK"
+    return None if isinstance(node, ast.Name | ast.Attribute) else False
+
+
+def _variable(statement: ast.Assign, value: ast.expr, name: str) -> object:
+    """The variable of the environment that one of several names gets."""
+    targets = [name.id for name in ast.walk(statement.targets[0]) if isinstance(name, ast.Name)]
+    variables = list(strings(value))
+    if matches(value, "environ|getenv") and len(targets) == len(variables) and name in targets:
+        return variables[targets.index(name)]
+    return None
+
+
+def _device_numbers(module: Module) -> Iterator[ast.expr]:
+    """Expressions that choose a GPU by its number."""
+    for call, name in module.calls:
+        if name == "torch.cuda.set_device":
+            yield from call.args[:1]
+        kind = keyword(call, "type", 0)
+        if name == "torch.device" and (constant(kind) == "cuda" or matches(kind, r"\.type$")):
+            yield from call.args[1:2]
+        if method_name(call) in _MOVES:
+            yield from call.args[:1]
+        yield from _listed_devices(call, name)
+    for node in module.nodes:
+        if isinstance(node, ast.JoinedStr) and str(constant(node.values[0]))[:5] == "cuda:":
+            yield from (v.value for v in node.values if isinstance(v, ast.FormattedValue))
+
+
+def _listed_devices(call: ast.Call, name: str) -> list[ast.expr]:
+    """The devices in a list that DDP is given."""
+    given = keyword(call, "device_ids", 1) if name.endswith(DDP) else None
+    return given.elts if isinstance(given, ast.List) else []
+
+
+@rule(
+    "D4",
+    "a fixed GPU: all ranks of a node share it",
+    "use the local rank: torch.device('cuda', local_rank)",
+)
+def fixed_device(module: Module) -> Iterator[ast.AST]:
+    for call, name in module.calls:
+        values = _listed_devices(call, name)
+        if name in ("torch.device", "torch.cuda.set_device") or method_name(call) in _MOVES:
+            values = call.args[:1]
+        for value in values:
+            for choice in [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]:
+                fixed = constant(choice)
+                number = type(fixed) is int and name != "torch.device"
+                if (number or fixed == "cuda:0") and not guarded(module, call, WITHOUT_DDP):
+                    yield choice
+
+
+@rule(
+    "D5",
+    "no rank says which GPU is its own, so all of them use GPU 0",
+    "call torch.cuda.set_device(local_rank) before anything touches CUDA",
+)
+def no_device_chosen(module: Module) -> Iterator[ast.AST]:
+    if module.program.says(rf"{_CHOOSES}|device_id\b|LOCAL_RANK|local_rank"):
+        return
+    if not module.program.called(DDP):
+        return
+    for call in module.methods("cuda", "to"):
+        target = call.args[0] if call.args else None
+        if (target is None and matches(call.func, r"\.cuda$")) or constant(target) == "cuda":
+            yield call
+            return
+
+
+@rule(
+    "D5",
+    "NCCL takes the current device here, and that is GPU 0 on every rank",
+    "call torch.cuda.set_device(local_rank) before init_process_group",
+)
+def current_device_unset(module: Module) -> Iterator[ast.AST]:
+    program = module.program
+    if program.says(_CHOOSES) or not program.says("nccl"):
+        return
+    numbered = [n for m in module.program.modules for n in _device_numbers(m)]
+    if any(not isinstance(number, ast.Constant | ast.Call) for number in numbered):
+        barriers = () if program.says("device_id=") else ("torch.distributed.barrier",)
+        for call in module.called(*barriers, *_OBJECTS):
+            yield call
+            return
+
+
+@rule(
+    "D5",
+    "this program also runs on CPUs, and set_device raises there",
+    "call it only where the device is a GPU",
+)
+def set_device_on_cpu(module: Module) -> Iterator[ast.AST]:
+    groups = module.called("init_process_group")
+    if any(constant(keyword(call, "backend", 0)) == "nccl" for call in groups):
+        return  # which has raised on CPUs before
+    if module.program.calls("is_available") and module.program.says(r"device\([\"']cpu[\"']\)"):
+        for call in module.called("torch.cuda.set_device"):
+            if not list(conditions(module, call)) and not guarded(module, call, _KINDS):
+                yield call
+
+
+@rule(
+    "D7",
+    "nn.DataParallel drives all GPUs from one process: slower, and at odds with DDP",
+    "start one process per GPU and wrap the model in DistributedDataParallel",
+)
+def data_parallel(module: Module) -> Iterator[ast.AST]:
+    yield from module.called("torch.nn.DataParallel", "torch.nn.parallel.DataParallel")

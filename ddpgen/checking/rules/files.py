@@ -1,0 +1,136 @@
+"""K5, K6: files that are whole, and not too many."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ddpgen.checking.reading.callers import repeated
+from ddpgen.checking.reading.expressions import (
+    keyword,
+    last_part,
+    matches,
+    method_name,
+    receiver,
+    source,
+    strings,
+)
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import binding, follows, mentions
+from ddpgen.checking.registry import rule
+
+_TEMPORARY = r"tmp|temp|partial|buffer|stream|\bfile\b|open\("
+_WRITES = r"(write|save)\w*(checkpoint|ckpt)|(checkpoint|ckpt)\w*\.(write|save)"
+_ROTATES = r"_?(rotate|prune|clean_?up|delete|remove)\w*"
+_RENAMES = re.compile(r"os\.(replace|rename)|\.(replace|rename)\(\w+\)|shutil\.move|atomic")
+
+
+@rule(
+    "K5",
+    "a crash while this is written leaves half a file, over the last one or as the newest",
+    "write to a temporary name, flush, and os.replace it",
+)
+def not_atomic(module: Module) -> Iterator[ast.AST]:
+    if not module.program.says("torch.load"):
+        return
+    for call in module.called("torch.save"):
+        path = keyword(call, "f", 1)
+        if path is None or mentions(module, path, _TEMPORARY, 1):
+            continue
+        if _RENAMES.search(source(module.scope(call))) or _exports(module, call):
+            continue
+        fixed = follows(module, path, _fixed_name) and not _RENAMES.search(module.text)
+        chosen = re.search(r"\.glob\(|listdir\(|scandir\(|iterdir\(", module.text)
+        if (fixed or chosen) and (module.loop(call) or module.function(call)):
+            yield call
+
+
+def _exports(module: Module, call: ast.Call) -> bool:
+    """Whether only weights are written, and once: nothing goes on from that file."""
+    value = keyword(call, "obj", 0)
+    weights = value is not None and follows(module, value, _is_weights)
+    return weights and not repeated(module, call)
+
+
+def _is_weights(_: Module, node: ast.expr) -> bool | None:
+    if isinstance(node, ast.Call):
+        return method_name(node) == "state_dict" or None
+    return None if isinstance(node, ast.Name) else False
+
+
+def _fixed_name(_: Module, node: ast.expr) -> bool | None:
+    """A file name that is the same for every save; names of final weights do not count."""
+    if isinstance(node, ast.Name | ast.Attribute):
+        return None
+    varies = any(isinstance(n, ast.FormattedValue | ast.Mod) for n in ast.walk(node))
+    varies = varies or matches(node, r"format\(|epoch|step|iter|time")
+    last = list(strings(node))[-1:]
+    named = any(re.search(r"\.(pt|pth|ckpt|tar|bin|pth\.tar)$", text) for text in last)
+    return named and not varies and not matches(node, r"best|final|export")
+
+
+@rule(
+    "K5",
+    "renamed to its own name: it was written in place, and a crash leaves half a file",
+    "write to another name, then rename",
+)
+def renamed_to_itself(module: Module) -> Iterator[ast.AST]:
+    for call in module.methods("replace", "rename"):
+        of_os = module.name(call.func).startswith("os.")
+        names = call.args if of_os else [receiver(call), *call.args]
+        if len(names) == 2 and isinstance(names[0], ast.Name):
+            found = binding(module, names[0])
+            if found and isinstance(found.value, ast.Name):
+                if source(found.value) == source(names[1]):
+                    yield call
+
+
+@rule(
+    "K6",
+    "this deletes nothing: the slice is empty",
+    "leave out the newest ones: files[:-keep]",
+)
+def empty_slice(module: Module) -> Iterator[ast.AST]:
+    for node in module.nodes:
+        if isinstance(node, ast.For) and matches(node.iter, r"\[:-?0\]$"):
+            if any(module.methods("unlink", "remove", "rmtree", below=node)):
+                yield node.iter
+
+
+@rule(
+    "K6",
+    "the old checkpoint is deleted before the new one is written: a failed write leaves none",
+    "delete after the new file is complete",
+)
+def deleted_first(module: Module) -> Iterator[ast.AST]:
+    for save in module.called("torch.save"):
+        path = keyword(save, "f", 1)
+        block = module.parents[module.statement(save)]
+        if path is None or not hasattr(block, "body"):
+            continue
+        for call, name in module.calls:
+            deletes = name in ("os.remove", "os.unlink") or method_name(call) == "unlink"
+            if deletes and call in module.below(block) and call.lineno < save.lineno:
+                target = call.args[0] if call.args and name else getattr(call.func, "value", None)
+                if target is not None and (
+                    source(target) == source(path)
+                    or matches(target, r"last|old|prev|ckpt|checkpoint")
+                ):
+                    yield call
+
+
+@rule(
+    "K6",
+    "old checkpoints are cleared away before the new one is written",
+    "clear away after the new file is complete",
+)
+def rotated_first(module: Module) -> Iterator[ast.AST]:
+    for call, name in module.calls:
+        last = last_part(name)
+        if not re.fullmatch(_ROTATES, last) or not isinstance(module.parents[call], ast.Expr):
+            continue
+        block = module.parents[module.statement(call)]
+        for save, other in module.calls:
+            inside = module.parents[module.statement(save)] is block and save.lineno > call.lineno
+            if inside and re.search(_WRITES, other):
+                yield call
+                break

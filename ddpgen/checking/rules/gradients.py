@@ -1,0 +1,196 @@
+"""G1, G6, G13, G14, K10: what the gradients are made of."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ddpgen.checking.reading.callers import uses
+from ddpgen.checking.reading.expressions import (
+    constant,
+    keyword,
+    matches,
+    method_name,
+    operands,
+    positional,
+    receiver,
+    source,
+    unpacks,
+)
+from ddpgen.checking.reading.guards import contexts
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import binding, follows, is_ddp, mentions
+from ddpgen.checking.registry import rule
+
+_OF_ONE_RANK = r"micro_batch|per_rank|per_gpu|per_device|local_batch"
+_OF_ALL = r"world|global|total|effective|n?gpus|num_proc|accum|ranks|\bjoint"
+_WITHOUT_GRADIENTS = r"no_grad|inference_mode"
+
+
+def is_inner(module: Module, node: ast.expr) -> bool:
+    """Whether an expression is the bare model inside DDP, by way of `.module`."""
+    return follows(module, node, _unwrapped)
+
+
+def _unwrapped(module: Module, node: ast.expr) -> bool | None:
+    if isinstance(node, ast.Attribute) and node.attr == "module":
+        return is_ddp(module, node.value)
+    return None if isinstance(node, ast.Name | ast.Attribute) else False
+
+
+def _with_gradients(module: Module, node: ast.AST, depth: int = 2) -> bool:
+    """Whether a gradient may be wanted of a node, by who calls its function, too."""
+    function = module.function(node)
+    if any(matches(context, _WITHOUT_GRADIENTS) for context in contexts(module, node)):
+        return False
+    if function is None:
+        return True
+    named = re.search(r"eval|valid|test|predict|generate|sample", function.name)
+    if named or any(matches(d, _WITHOUT_GRADIENTS) for d in function.decorator_list):
+        return False
+    found = list(uses(module, function)) if depth else []
+    return not found or any(_with_gradients(m, use, depth - 1) for m, use in found)
+
+
+@rule(
+    "G1",
+    "the forward goes around DDP: these gradients are never averaged, and the ranks drift apart",
+    "call the wrapped model itself",
+)
+def forward_around_ddp(module: Module) -> Iterator[ast.AST]:
+    for call, _ in module.calls:
+        called = call.func
+        if isinstance(called, ast.Attribute) and called.attr == "forward":
+            called = called.value
+        handed = [a for place, a in enumerate(call.args) if _runs(module, call, place)]
+        inner = any(is_inner(module, node) for node in (called, *handed))
+        if inner and _with_gradients(module, call):
+            if list(module.methods("backward", below=module.scope(call))):
+                yield call
+
+
+def _runs(module: Module, call: ast.Call, place: int, depth: int = 2) -> bool:
+    """Whether a function of the program calls what it is given at a place, with gradients."""
+    for other, function in module.callees(call):
+        if any(matches(d, _WITHOUT_GRADIENTS) for d in function.decorator_list):
+            continue
+        names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
+        method = isinstance(other.parents[function], ast.ClassDef)
+        if place + method >= len(names):
+            continue
+        name = names[place + method]
+        for inner in other.calls_below(function):
+            given = [number for number, a in enumerate(inner.args) if source(a) == name]
+            if source(inner.func) == name:
+                return True
+            if depth and any(_runs(other, inner, number, depth - 1) for number in given):
+                return True
+    return False
+
+
+@rule(
+    "G1",
+    "DDP fixed its list of parameters at the wrap: changing them now leaves some without reduction",
+    "freeze, replace and add parameters before the wrap",
+)
+def changed_after_wrap(module: Module) -> Iterator[ast.AST]:
+    for call in module.methods("requires_grad_", "add_module", "register_parameter"):
+        if _part_of_ddp(module, receiver(call)):
+            yield call
+    for node, target in module.assignments(ast.Attribute):
+        if target.attr == "requires_grad" and _parameter_of_ddp(module, target.value):
+            yield node
+        elif matches(node.value, r"^(\w+\.)*nn\.[A-Z]\w*\("):
+            if _part_of_ddp(module, target.value):
+                yield node
+
+
+def _part_of_ddp(module: Module, node: ast.expr) -> bool:
+    """The wrapped model, or something within it by way of `.module`."""
+    if is_ddp(module, node):
+        return True
+    while isinstance(node, ast.Attribute):
+        if node.attr == "module" and is_ddp(module, node.value):
+            return True
+        node = node.value
+    return False
+
+
+def _parameter_of_ddp(module: Module, node: ast.expr) -> bool:
+    found = binding(module, node) if isinstance(node, ast.Name) else None
+    if found and isinstance(found.value, ast.Call):
+        if method_name(found.value) in ("parameters", "named_parameters"):
+            return _part_of_ddp(module, receiver(found.value))
+    return _part_of_ddp(module, node)
+
+
+@rule(
+    "G6",
+    "each rank divides by its own number of targets, and DDP averages those averages",
+    "sum the loss and divide once by the number (or weight) of targets of all ranks",
+)
+def average_of_averages(module: Module) -> Iterator[ast.AST]:
+    if "backward" not in module.program.names:
+        return
+    for call in module.called("CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss"):
+        # Losses of that name elsewhere need not average.
+        of_torch = module.name(call.func).startswith("torch.")
+        if not of_torch or keyword(call, "reduction") is not None or unpacks(call):
+            continue
+        if not _with_gradients(module, call):
+            continue
+        first = 0 if source(call.func).endswith("Loss") else 2
+        weight = keyword(call, "weight", first)
+        padded = matches(keyword(call, "ignore_index"), r"pad|ignore")
+        if padded or (weight is not None and not isinstance(weight, ast.Constant)):
+            yield call
+
+
+@rule(
+    "G13",
+    "the learning rate is scaled by the batch of one rank, not by the global batch",
+    "multiply by the world size and the number of accumulated micro-batches",
+)
+def rate_of_one_rank(module: Module) -> Iterator[ast.AST]:
+    # A batch that is divided by the ranks later is still the one of all of them.
+    later = rf"batch_size (/|//)=? .*(world|gpus)|batch_size / .*({_OF_ALL})"
+    for node in module.nodes:
+        scaled, base = operands(node, ast.Div) or (None, None)
+        if scaled and constant(base) in (128, 256, 512, 1024, 4096):
+            if matches(scaled, r"lr\b|learning_rate") and matches(scaled, r"batch"):
+                if not mentions(module, scaled, _OF_ALL) and not module.program.says(later):
+                    yield node
+    yield from _share_for_whole(module, r"(global|total)_batch")
+
+
+def _share_for_whole(module: Module, pattern: str) -> Iterator[ast.expr]:
+    """What one rank has, given for a parameter that stands for all ranks."""
+    for call, _ in module.calls:
+        for _, function in module.callees(call):
+            given = [
+                *zip(positional(function), call.args, strict=False),
+                *((k.arg, k.value) for k in call.keywords),
+            ]
+            for name, value in given:
+                part = matches(value, _OF_ONE_RANK) and not matches(value, _OF_ALL)
+                if re.match(pattern, name or "") and part:
+                    yield value
+
+
+@rule(
+    "K10",
+    "the samples that one rank has seen are given for those of all: most come again",
+    "count over all ranks: micro-batches times the global batch",
+)
+def place_of_one_rank(module: Module) -> Iterator[ast.AST]:
+    yield from _share_for_whole(module, r"(samples_)?(seen|consumed)(_samples)?$")
+
+
+@rule(
+    "G14",
+    "weights are tied after the wrap: DDP reduces what is no longer used",
+    "tie them in the model's __init__, before it is wrapped",
+)
+def tied_after_wrap(module: Module) -> Iterator[ast.AST]:
+    for node, target in module.assignments(ast.Attribute):
+        if target.attr == "weight" and _part_of_ddp(module, target.value):
+            yield node

@@ -1,0 +1,154 @@
+"""D8, D9, D11, D12: the process group, from the rendezvous to its end."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ddpgen.checking.reading.expressions import (
+    constant,
+    entries,
+    keyword,
+    matches,
+    strings,
+    unpacks,
+)
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import DDP
+from ddpgen.checking.reading.windows import updates
+from ddpgen.checking.registry import rule
+from ddpgen.checking.rules.ranks import is_collective
+
+
+def inits(module: Module) -> list[ast.Call]:
+    """Calls that form the process group of the job."""
+    return [call for call, name in module.calls if name.endswith("init_process_group")]
+
+
+@rule(
+    "D8",
+    "this waits for all ranks after one has failed: it hangs until the timeout",
+    "let an error end the process; the launcher ends the others",
+)
+def collective_in_cleanup(module: Module) -> Iterator[ast.AST]:
+    for node in module.nodes:
+        if isinstance(node, ast.Try):
+            handlers = [s for h in node.handlers for s in h.body]
+            calls = module.calls_below(*node.finalbody, *handlers)
+            yield from (call for call in calls if is_collective(module, call))
+
+
+@rule(
+    "D8",
+    "this rank's error is swallowed: it leaves as if all were well, and the others wait for it",
+    "let it pass, or raise it again",
+)
+def error_swallowed(module: Module) -> Iterator[ast.AST]:
+    for node in module.nodes:
+        if not isinstance(node, ast.ExceptHandler) or module.loop(node):
+            continue
+        general = node.type is None or matches(node.type, r"RuntimeError|\b(Base)?Exception\b")
+        ends = any(isinstance(n, ast.Raise) for n in module.below(node))
+        ends = ends or matches(module.scope(node), r"exit\(|abort\(|\bkill\(|SystemExit")
+        tried = module.parents[node]
+        if general and not ends and isinstance(tried, ast.Try):
+            if any(updates(module, call, 6) for call in module.calls_below(*tried.body)):
+                yield node
+
+
+@rule(
+    "D8",
+    "the process group is never taken down: threads of its backends may hang or warn at exit",
+    "call dist.destroy_process_group() at the normal end",
+)
+def no_teardown(module: Module) -> Iterator[ast.AST]:
+    if not module.program.calls("destroy_process_group"):
+        yield from inits(module)[:1]
+
+
+@rule(
+    "D9",
+    "without a timeout a rank that died is noticed after torch's default of 10 or 30 minutes",
+    "pass timeout=timedelta(seconds=...), from the config",
+)
+def no_timeout(module: Module) -> Iterator[ast.AST]:
+    for call in inits(module):
+        if keyword(call, "timeout") is None and not unpacks(call):
+            yield call
+
+
+@rule(
+    "D9",
+    "DistributedDataParallel has no argument timeout",
+    "give the timeout to init_process_group",
+)
+def timeout_of_ddp(module: Module) -> Iterator[ast.AST]:
+    for call in module.called(DDP):
+        if keyword(call, "timeout") is not None:
+            yield call
+
+
+@rule(
+    "D11",
+    "a fixed port: two jobs on one host collide",
+    "let torchrun choose (--standalone), or take the port from the job's number",
+)
+def fixed_port(module: Module) -> Iterator[ast.AST]:
+    for variable, node, value in environment_settings(module):
+        inside = isinstance(module.parents[value], ast.Dict)  # reported below
+        if variable == "MASTER_PORT" and constant(value) not in (None, "0") and not inside:
+            yield node
+    for node in module.nodes:
+        for key, given in entries(node):
+            if constant(key) == "MASTER_PORT" and constant(given) not in (None, "0"):
+                yield given
+        if isinstance(node, ast.keyword) and node.arg == "rdzv_endpoint":
+            if re.search(r":[1-9]", "".join(strings(node.value))):
+                yield node.value
+    for call in inits(module):
+        address = keyword(call, "init_method", 1)
+        if address is not None and re.search(r"tcp://[^:]+:\d+", "".join(strings(address))):
+            yield call
+
+
+def environment_settings(module: Module) -> Iterator[tuple[str, ast.AST, ast.expr]]:
+    """Assignments to os.environ: name, node, value."""
+    for node, target in module.assignments(ast.Subscript):
+        if module.name(target.value) == "os.environ":
+            yield str(constant(target.slice)), node, node.value
+    for call in module.called("os.putenv"):
+        yield str(constant(call.args[0])), call, call.args[-1]
+    for call in module.called("os.environ.update"):
+        yield from ((str(each.arg), call, each.value) for each in call.keywords)
+        for given in call.args:
+            yield from ((str(constant(key)), call, value) for key, value in entries(given))
+
+
+_NAMES = r"[\"'](LOCAL_)?(RANK|WORLD_SIZE)[\"']"
+# The program sets the variables, asks whether they are there, or starts its ranks itself.
+_DEFAULTS = re.compile(
+    rf"environ\.(setdefault|update)\(\s*([^\"'\s]|{_NAMES})|{_NAMES} (not )?in |"
+    rf"environ\[{_NAMES}\] = |is_torchelastic_launched|\.spawn\(|Process\(|start_processes"
+)
+
+
+@rule(
+    "D12",
+    "without a launcher this variable is missing, so that `python train.py` ends with a KeyError",
+    "give defaults: os.environ.setdefault('RANK', '0'), and the same for the others",
+)
+def needs_launcher(module: Module) -> Iterator[ast.AST]:
+    if module.program.says(_DEFAULTS):
+        return
+    for node in module.nodes:
+        if (
+            isinstance(node, ast.Subscript)
+            and isinstance(node.ctx, ast.Load)
+            and module.name(node.value) == "os.environ"
+            and not any(isinstance(above, ast.Try | ast.If) for above in module.above(node))
+        ):
+            around = module.statement(node)
+            named = node.slice if isinstance(node.slice, ast.Constant) else around
+            asked = rf"(getenv|environ\.get)\(\s*{_NAMES}"
+            if matches(named, _NAMES) and not matches(module.scope(node), asked):
+                yield node
+                return

@@ -1,0 +1,199 @@
+"""O1, O2, O4: what is said, and by whom. O3 is with the other collectives."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ddpgen.checking.reading.callers import uses
+from ddpgen.checking.reading.expressions import Function, keyword, matches, method_name, receiver
+from ddpgen.checking.reading.guards import conditional, guarded
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import follows, mentions
+from ddpgen.checking.reading.windows import goes_backward
+from ddpgen.checking.registry import rule
+from ddpgen.checking.rules.ranks import collectives
+
+_TRACKERS = (
+    "wandb.init",
+    "mlflow.start_run",
+    "torch.utils.tensorboard.SummaryWriter",
+    "torch.utils.tensorboard.writer.SummaryWriter",
+    "tensorboardX.SummaryWriter",
+)
+
+
+@rule(
+    "O1",
+    "every rank prints this in every turn of the loop",
+    "print on rank 0 only",
+)
+def every_rank_prints(module: Module) -> Iterator[ast.AST]:
+    # Where ranks call each other they are different parts, one of which may be the one that talks.
+    if module.program.says(r"builtins?__?\.print|\bdef print\(|distributed(\.| import )rpc\b"):
+        return
+    for call in module.called("print"):
+        if not matches(call, r"rank|gpu_?id") and in_training(module, call):
+            yield call
+
+
+def in_training(module: Module, node: ast.AST, depth: int = 3) -> bool:
+    """Whether a loop that trains comes here on every rank, by calls that no condition guards."""
+    if conditional(module, node):
+        return False
+    loop, function = module.loop(node), module.function(node)
+    if loop and any(goes_backward(module, inner) for inner in module.calls_below(loop)):
+        return True
+    if depth == 0 or function is None or re.search(r"rank|master|primary|_main", function.name):
+        return False
+    if any(matches(d, r"rank|main|master") for d in function.decorator_list):
+        return False
+    called = ((m, use) for m, use in uses(module, function) if _is_called(m, use))
+    return any(in_training(other, use, depth - 1) for other, use in called)
+
+
+def _is_called(module: Module, use: ast.expr) -> bool:
+    parent = module.parents[use]
+    return isinstance(parent, ast.Call) and parent.func is use
+
+
+@rule(
+    "O1",
+    "every rank opens a run of the tracker",
+    "open it on rank 0 only",
+)
+def every_rank_tracks(module: Module) -> Iterator[ast.AST]:
+    yield from (call for call in module.called(*_TRACKERS) if not guarded(module, call))
+
+
+@rule(
+    "O1",
+    "every rank draws a progress bar",
+    "pass disable=rank != 0",
+)
+def every_rank_draws(module: Module) -> Iterator[ast.AST]:
+    for call, name in module.calls:
+        if re.fullmatch(r"tqdm(\.auto)?\.(tqdm|trange)", name):
+            if keyword(call, "disable") is None and not guarded(module, call):
+                loop = module.parents[call]
+                around = loop if isinstance(loop, ast.For) else module.scope(call)
+                if any(module.methods("backward", below=around)):
+                    yield call
+
+
+@rule(
+    "O2",
+    "each rank evaluates its share and nothing adds the shares up: the metric is one rank's own",
+    "reduce sums and counts over all ranks, then divide",
+)
+def metrics_of_one_rank(module: Module) -> Iterator[ast.AST]:
+    if module.program.says(r"reduce|gather|torchmetrics|synchronize|over_ranks"):
+        return
+    for call in module.called("DistributedSampler"):
+        dataset = keyword(call, "dataset", 0)
+        if matches(dataset, r"(^|[_.])(val|test|eval|dev)(id|ing|uation)?([_.]|set|data|$)"):
+            yield call
+
+
+@rule(
+    "O2",
+    "each rank evaluates its share here, and nothing adds the shares up",
+    "reduce sums and counts over all ranks, then divide",
+)
+def share_returned(module: Module) -> Iterator[ast.AST]:
+    loaders = [call for _, call in module.program.called("DataLoader")]
+    shared = [keyword(c, "sampler", 3) or keyword(c, "batch_sampler", 4) for c in loaders]
+    if not loaders or None in shared or module.program.says("torchmetrics"):
+        return
+    for function in module.all_functions:
+        joined = any(re.search("reduce|gather", n) for n in collectives(module, function, 3))
+        if re.match(r"(run_)?(eval|valid)", function.name) and not joined:
+            looped = False
+            for node in module.below(function):
+                looped = looped or isinstance(node, ast.For)
+                if looped and isinstance(node, ast.Return) and node.value:
+                    if mentions(module, node.value, r" / ", 1):
+                        yield node
+
+
+@rule(
+    "O4",
+    "the host waits for the device in every step",
+    "add up on the device, and call .item() at log points only",
+)
+def waits_each_step(module: Module) -> Iterator[ast.AST]:
+    for call in module.methods("item", "tolist"):
+        value = receiver(call)
+        if matches(value, r"loss|norm|acc|correct|grad") and not call.args:
+            if not matches(value, r"^\w*(ids?|shape|label)\b") and _each_step(module, call):
+                yield call
+
+
+def _each_step(module: Module, node: ast.AST) -> bool:
+    """Whether a node belongs to every turn of a loop that goes backward, under no condition."""
+    around = module.loop(node) or _step_function(module, node)
+    if around is None or not list(module.methods("backward", below=around)):
+        return False
+    inner = next(module.methods("backward", below=around))
+    if isinstance(around, ast.For | ast.While) and module.loop(inner) is not around:
+        return False
+    return _without_condition(module, node, around)
+
+
+def _without_condition(module: Module, node: ast.AST, around: ast.AST) -> bool:
+    """Whether a node is reached in every turn of a loop, or call of a function."""
+    for above in module.above(node):
+        if above is around:
+            return True
+        if isinstance(above, ast.If | ast.IfExp | ast.BoolOp | ast.Return | ast.ExceptHandler):
+            return False
+    return False
+
+
+def _step_function(module: Module, node: ast.AST) -> ast.AST | None:
+    """A function of one step: it goes backward, and a loop calls it."""
+    function = module.function(node)
+    return function if function and _in_loop(module, function) else None
+
+
+def _in_loop(module: Module, function: Function, depth: int = 2) -> bool:
+    """Whether a loop calls a function, maybe through another one."""
+    for other, use in uses(module, function):
+        around = other.function(use)
+        if other.loop(use) or (depth and around and _in_loop(other, around, depth - 1)):
+            return True
+    return False
+
+
+@rule(
+    "O4",
+    "this condition is on the device, and the host waits for it in every step",
+    "look at it at log points only",
+)
+def condition_each_step(module: Module) -> Iterator[ast.AST]:
+    for node in module.nodes:
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Compare):
+            around = module.loop(node) or _step_function(module, node)
+            if around and follows(module, node.test.left, _is_norm):
+                if _without_condition(module, node, around):
+                    yield node.test
+
+
+def _is_norm(module: Module, node: ast.expr) -> bool | None:
+    if isinstance(node, ast.Call):
+        return module.name(node.func).endswith("clip_grad_norm_")
+    return None if isinstance(node, ast.Name | ast.Attribute) else False
+
+
+@rule(
+    "O2",
+    "the sum of all ranks goes into a copy that nobody keeps",
+    "give the tensor a name, reduce it, and use it",
+)
+def reduced_copy(module: Module) -> Iterator[ast.AST]:
+    for call, name in module.calls:
+        value = keyword(call, "tensor", 0)
+        if name != "torch.distributed.all_reduce" or value is None:
+            continue
+        cloned = isinstance(value, ast.Call) and method_name(value) == "clone"
+        if cloned or isinstance(value, ast.BinOp):
+            yield value

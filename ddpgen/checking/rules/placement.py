@@ -1,0 +1,158 @@
+"""D1-D3: what is on the device, and when it gets there."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ddpgen.checking.reading.expressions import (
+    keyword,
+    last_part,
+    matches,
+    method_name,
+    receiver,
+    source,
+    stored_in,
+)
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import DDP, binding, follows, is_ddp
+from ddpgen.checking.registry import rule
+
+_LOSS = r"criterion|loss|cross_entropy"
+_MOVES = ("to", "cuda", "cpu", "xpu", "npu")
+
+
+@rule(
+    "D1",
+    "DDP keeps references to the parameters that it saw: moved after the wrap they are others",
+    "move the model to its device first, then wrap it",
+)
+def moved_after_wrap(module: Module) -> Iterator[ast.AST]:
+    for call in module.methods(*_MOVES):
+        if is_ddp(module, receiver(call)) and not matches(call, r"non_blocking|dtype="):
+            yield call
+
+
+@rule(
+    "D1",
+    "the model is still on the CPU when DDP with device_ids wraps it",
+    "call model.to(device) before the wrap",
+)
+def wrapped_on_cpu(module: Module) -> Iterator[ast.AST]:
+    if module.program.says(r"set_default_device|torch\.device\([^)]*\):"):
+        return
+    for call in module.called(DDP):
+        ids, model = keyword(call, "device_ids", 1), keyword(call, "module", 0)
+        given = ids is not None and source(ids) != "None"
+        if given and model is not None and follows(module, model, _on_cpu):
+            yield call
+
+
+def _on_cpu(module: Module, node: ast.expr) -> bool | ast.expr | None:
+    """Whether a model was just made, and nothing moves it."""
+    if isinstance(node, ast.Name):
+        return False if _moved(module, node) else None
+    if isinstance(node, ast.Call):
+        if matches(node.func, r"convert_sync_batchnorm$") and node.args:
+            return node.args[0]
+        if _is_constructor(module, node):
+            return True
+        return None if module.callees(node) else False
+    return False
+
+
+def _moved(module: Module, name: ast.Name) -> bool:
+    moves = module.methods(*_MOVES, below=module.scope(name))
+    return any(source(receiver(call)) == name.id for call in moves)
+
+
+def _is_constructor(module: Module, call: ast.Call) -> bool:
+    """A class of the program that moves nothing itself, or one of torch's own models."""
+    name = module.name(call.func)
+    if keyword(call, "device"):
+        return False
+    if name.startswith(("torch.nn.", "torchvision.models.")):
+        return not name.startswith(("torch.nn.parallel", "torch.nn.SyncBatchNorm"))
+    last = last_part(name)
+    classes = [
+        (m, n)
+        for m in module.program.modules
+        for n in m.nodes
+        if isinstance(n, ast.ClassDef) and n.name == last
+    ]
+    return bool(classes) and not any(list(m.methods(*_MOVES, below=n)) for m, n in classes)
+
+
+@rule(
+    "D2",
+    "only a part of the model is moved, so that DDP meets tensors on two devices",
+    "move the whole model: model.to(device)",
+)
+def moved_in_part(module: Module) -> Iterator[ast.AST]:
+    for wrap in module.called(DDP):
+        model = keyword(wrap, "module", 0)
+        if not isinstance(model, ast.Name) or _moved(module, model):
+            continue
+        if not binding(module, model) and not follows(module, model, _on_cpu):
+            continue
+        for call in module.methods("to", "cuda", below=module.scope(wrap)):
+            if source(receiver(call)).startswith(f"{model.id}."):
+                yield call
+
+
+@rule(
+    "D3",
+    "the weights of this loss stay on the CPU, where the outputs are not",
+    "move the loss module, or its weights, to the device",
+)
+def loss_weights_on_cpu(module: Module) -> Iterator[ast.AST]:
+    for call in module.called("CrossEntropyLoss", "NLLLoss", "BCEWithLogitsLoss", "BCELoss"):
+        weight = keyword(call, "weight", 0) or keyword(call, "pos_weight")
+        if weight is None or not follows(module, weight, _cpu_tensor):
+            continue
+        parent = module.parents[call]
+        targets = parent.targets if isinstance(parent, ast.Assign) else []
+        if isinstance(parent, ast.Attribute) and parent.attr in _MOVES:
+            continue
+        names = {source(target) for target in targets}
+        if not any(source(receiver(move)) in names for move in module.methods(*_MOVES)):
+            yield call
+
+
+def _cpu_tensor(module: Module, node: ast.expr) -> bool | None:
+    if isinstance(node, ast.Call):
+        if method_name(node) in (*_MOVES, "type_as", "new_tensor"):
+            return False
+        makers = "(tensor|ones|zeros|full|as_tensor|from_numpy|FloatTensor|Tensor)"
+        if re.fullmatch(rf"torch\.{makers}", module.name(node.func)):
+            return keyword(node, "device") is None
+    return None if isinstance(node, ast.Name) else False
+
+
+@rule(
+    "D3",
+    "one part of the batch is moved to the device and this one is not",
+    "move inputs and targets at the same place",
+)
+def targets_on_cpu(module: Module) -> Iterator[ast.AST]:
+    yield from _fields_on_cpu(module)
+    for loop in module.nodes:
+        if not isinstance(loop, ast.For) or not list(module.methods("backward", below=loop)):
+            continue
+        elements = [n for n in module.below(loop.target) if isinstance(n, ast.Tuple)]
+        names = {e.id for n in elements for e in n.elts if isinstance(e, ast.Name)}
+        moved = {source(receiver(call)) for call in module.methods("to", "cuda", below=loop)}
+        if names & moved:
+            left = names - moved - stored_in(*loop.body)
+            losses = (c for c in module.calls_below(loop) if matches(c.func, _LOSS))
+            yield from (a for c in losses for a in c.args if getattr(a, "id", "") in left)
+
+
+def _fields_on_cpu(module: Module) -> Iterator[ast.AST]:
+    """`a = batch.a.to(device)` beside `b = batch.b`."""
+    for node, target in module.assignments(ast.expr):
+        batch = source(node.value.value) if isinstance(node.value, ast.Attribute) else ""
+        if re.search(r"batch|sample", batch):
+            calls = module.methods("to", "cuda", below=module.scope(node))
+            moved = [source(receiver(call)) for call in calls]
+            if source(target) not in moved and any(m.startswith(f"{batch}.") for m in moved):
+                yield node.value

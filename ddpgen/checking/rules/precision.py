@@ -1,0 +1,167 @@
+"""G3, G9, G11, G12: mixed precision, and options that cost or break something."""
+
+import ast
+from collections.abc import Iterator
+
+from ddpgen.checking.reading.expressions import constant, keyword, matches, receiver, unpacks
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import DDP
+from ddpgen.checking.registry import rule
+
+
+@rule(
+    "G9",
+    "torch.cuda.amp is deprecated",
+    "use torch.amp.GradScaler('cuda') and torch.autocast('cuda', ...)",
+)
+def old_amp(module: Module) -> Iterator[ast.AST]:
+    for call, name in module.calls:
+        if name.startswith("torch.cuda.amp.") or name.endswith("cuda.amp.GradScaler"):
+            yield call
+
+
+def scalers(module: Module) -> Iterator[ast.Call]:
+    """Loss scalers that may be at work."""
+    for call in module.called("GradScaler"):
+        if constant(keyword(call, "enabled")) is not False:
+            yield call
+
+
+@rule(
+    "G9",
+    "a loss scaler with bfloat16, which has float32's range: it only skips steps",
+    "leave the scaler out, or use float16",
+)
+def scaler_with_bfloat16(module: Module) -> Iterator[ast.AST]:
+    if module.program.says(r"\.half\("):
+        return
+    casts = [call for _, call in module.program.called("autocast")]
+    low = [c for c in casts if matches(c, r"\bbfloat16") and not matches(c, r"\b(float16|half)")]
+    if casts and len(low) == len(casts):
+        yield from (s for s in scalers(module) if keyword(s, "enabled") is None)
+
+
+@rule(
+    "G9",
+    "a loss scaler without autocast: nothing is in float16",
+    "put forward and loss under torch.autocast, or leave the scaler out",
+)
+def scaler_without_autocast(module: Module) -> Iterator[ast.AST]:
+    low = ("autocast", "half", "float16", "custom_fwd")
+    if not any(name in module.program.references for name in low):
+        yield from scalers(module)
+
+
+@rule(
+    "G9",
+    "the scaler is never updated: its scale stays, or every step after an overflow is skipped",
+    "call scaler.update() after scaler.step(optimizer)",
+)
+def scale_never_updated(module: Module) -> Iterator[ast.AST]:
+    program = module.program
+    updates = [c for _, c in program.names.get("update", []) if matches(c.func, r"scaler")]
+    if not updates and not program.says("NativeScaler"):
+        for call in module.methods("step", "unscale_"):
+            if matches(receiver(call), r"scaler") and any(any(scalers(m)) for m in program.modules):
+                yield call
+                return
+
+
+@rule(
+    "G11",
+    "find_unused_parameters=True walks the graph in each step, and hides what never learns",
+    "leave it out unless the graph changes; then say so in a comment beside it",
+)
+def unused_parameters(module: Module) -> Iterator[ast.AST]:
+    for call in module.called(DDP):
+        value = keyword(call, "find_unused_parameters")
+        if value and constant(value) is True:
+            if not module.commented(value) and not module.commented(call):
+                yield value
+
+
+@rule(
+    "G3",
+    "static_graph=True does not go with no_sync: it stops reducing, or raises",
+    "leave static_graph out",
+)
+def static_graph(module: Module) -> Iterator[ast.AST]:
+    for call in module.called(DDP):
+        if constant(keyword(call, "static_graph")) is True and "no_sync" in module.program.names:
+            yield call
+
+
+@rule(
+    "G11",
+    "a parameter that nothing uses: DDP waits for its gradient, and raises in the second step",
+    "remove it, or use it in forward",
+)
+def unused_parameter(module: Module) -> Iterator[ast.AST]:
+    if not module.program.calls(DDP):
+        return
+    made = set(module.called("torch.nn.Parameter"))
+    for node, field in module.assignments(ast.Attribute):
+        call, owner = node.value, module.owner(node)
+        if call not in made or owner is None or not isinstance(call, ast.Call):
+            continue
+        if [module.name(base) for base in owner.bases] == ["torch.nn.Module"]:
+            frozen = constant(keyword(call, "requires_grad", 1)) is False
+            reads = module.program.references.get(field.attr, [])
+            if not frozen and not any(_reads_model(n) for _, n in reads):
+                yield call
+
+
+def _reads_model(node: ast.Name | ast.Attribute) -> bool:
+    """Whether an attribute is read, and not of something that certainly is no model."""
+    if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
+        return False
+    return not matches(node.value, r"^(arg|opt|c(on)?fi?g)\w*$")
+
+
+@rule(
+    "G11",
+    "this layer is left out at random, and DDP waits for its gradients: the second step raises",
+    "pass find_unused_parameters=True, with the reason in a comment",
+)
+def left_out_at_random(module: Module) -> Iterator[ast.AST]:
+    wraps = [call for _, call in module.program.called(DDP)]
+    allowed = [keyword(c, "find_unused_parameters") or keyword(c, "static_graph") for c in wraps]
+    if not wraps or any(unpacks(c) for c in wraps):
+        return
+    if any(value is not None and constant(value) is not False for value in allowed):
+        return
+    for function in module.functions.get("forward", []):
+        for node in module.below(function):
+            if isinstance(node, ast.If) and matches(node.test, r"random\(\)|rand\(|uniform\("):
+                loop = module.loop(node)
+                if isinstance(loop, ast.For) and isinstance(node.body[-1], ast.Continue):
+                    if matches(loop.iter, r"self\.\w*(layer|block)"):
+                        yield node
+
+
+@rule(
+    "G12",
+    "re-entrant activation checkpointing breaks DDP's hooks and hides unused parameters",
+    "pass use_reentrant=False",
+)
+def reentrant(module: Module) -> Iterator[ast.AST]:
+    for call, name in module.calls:
+        given = keyword(call, "use_reentrant")
+        if name.startswith("torch.utils.checkpoint.checkpoint"):
+            if constant(given) in (None, True) and not isinstance(given, ast.Name | ast.Attribute):
+                if not any(argument.arg is None for argument in call.keywords):
+                    yield call
+
+
+@rule(
+    "G12",
+    "dropout draws other numbers when it is computed again: the gradients are wrong",
+    "leave preserve_rng_state on",
+)
+def random_numbers_lost(module: Module) -> Iterator[ast.AST]:
+    if not module.program.says(r"Dropout\("):
+        return
+    for call, name in module.calls:
+        if name.startswith("torch.utils.checkpoint."):
+            if constant(keyword(call, "preserve_rng_state")) is False:
+                yield call

@@ -1,0 +1,97 @@
+"""K3, K4, K10, G9: what a checkpoint must hold, and how a run goes on from it."""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import partial
+
+from ddpgen.checking.reading.expressions import constant, entries, matches, source
+from ddpgen.checking.reading.guards import guarded
+from ddpgen.checking.reading.programs import Module, once
+from ddpgen.checking.reading.values import mentions
+from ddpgen.checking.registry import rule
+
+_PROGRESS = {"epoch", "step", "iter", "iteration", "iter_num", "global_step", "start_epoch"}
+
+
+@once
+def snapshots(module: Module) -> list[tuple[ast.Dict, str]]:
+    """Dictionaries with the state of a run: of more than weights; and their whole text."""
+    found = []
+    for node in module.nodes:
+        if isinstance(node, ast.Dict) and None not in node.keys:
+            keys = {str(constant(key)) for key in node.keys}
+            text = source(node)
+            if keys & _PROGRESS and re.search(r"(model|net|module)\w*\.state_dict\(", text):
+                found.append((node, text + _added_later(module, node)))
+    return found
+
+
+def _added_later(module: Module, node: ast.Dict) -> str:
+    """Assignments to further keys of the same dictionary."""
+    parent = module.parents[node]
+    if not isinstance(parent, ast.Assign):
+        return ""
+    name = source(parent.targets[0])
+    lines = [source(n) for n in module.below(module.scope(node)) if isinstance(n, ast.stmt)]
+    return "\n".join(line for line in lines if line.startswith((f"{name}[", f"{name}.update")))
+
+
+def _saved_without(module: Module, used: str, saved: str) -> Iterator[ast.AST]:
+    """Snapshots of a program that uses something, but does not save it."""
+    if module.program.says(used):
+        yield from (node for node, text in snapshots(module) if not re.search(saved, text))
+
+
+rule(
+    "K3",
+    "the optimizer's state is missing: a resumed run starts with empty moments",
+    "save optimizer.state_dict() too",
+)(partial(_saved_without, used="optim", saved="opt"))
+
+rule(
+    "K3",
+    "the scheduler's state is missing: a resumed run starts its schedule anew",
+    "save scheduler.state_dict() too",
+)(partial(_saved_without, used=r"lr_scheduler\.|get_\w+_schedule", saved="sched"))
+
+rule(
+    "G9",
+    "the scaler's state is missing: a resumed run searches its scale anew and skips steps",
+    "save and restore scaler.state_dict() too",
+)(partial(_saved_without, used="GradScaler", saved="scaler|amp"))
+
+
+@rule(
+    "K4",
+    "one rank's random state is restored on every rank: they all draw the same numbers",
+    "gather the state of each rank, or derive seeds from (step, rank)",
+)
+def shared_random_state(module: Module) -> Iterator[ast.AST]:
+    modules = [m for m in module.program.modules if "get_rng_state" in m.text]
+    names = [name for m in modules for _, name in m.calls]
+    saves = module.program.called("torch.save")
+    if not modules or any("gather" in name or "scatter" in name for name in names):
+        return
+    if any(mentions(m, path, "rank") for m, c in saves for path in c.args[1:2]):
+        return
+    for call, name in module.calls:
+        if name.endswith("set_rng_state") and call.args and not matches(call.args[0], "rank"):
+            if not guarded(module, call):
+                yield call
+
+
+@rule(
+    "K10",
+    "the saved epoch is the one that is already over: a resumed run repeats it",
+    "save epoch + 1, or start at the saved epoch + 1",
+)
+def epoch_repeated(module: Module) -> Iterator[ast.AST]:
+    saved = [snapshot for m in module.program.modules for snapshot, _ in snapshots(m)]
+    epochs = [value for node in saved for key, value in entries(node) if constant(key) == "epoch"]
+    if not epochs or not all(source(value) == "epoch" for value in epochs):
+        return
+    for node, target in module.assignments(ast.expr):
+        if matches(target, r"start|first|begin") and isinstance(node.value, ast.Subscript):
+            if constant(node.value.slice) == "epoch":
+                yield node

@@ -1,0 +1,136 @@
+"""S1-S4: the sampler that deals out the order, and its arguments."""
+
+import ast
+from collections.abc import Iterator
+
+from ddpgen.checking.reading.expressions import (
+    Function,
+    constant,
+    keyword,
+    matches,
+    method_name,
+    positional,
+    source,
+)
+from ddpgen.checking.reading.guards import WITHOUT_DDP, guarded
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import mentions
+from ddpgen.checking.registry import rule
+from ddpgen.checking.rules.data import EVALUATION, LOADER, SAMPLER
+
+# Numbers that each process finds for itself.
+_OWN = r"getpid\(|urandom\(|time\(\)|time_ns\(\)|randint\(|randrange\(|secrets\."
+
+
+@rule(
+    "S1",
+    "a fixed share: every rank sees the same samples",
+    "leave num_replicas and rank out, or pass the world size and this process's rank",
+)
+def fixed_share(module: Module) -> Iterator[ast.AST]:
+    for call in module.called(SAMPLER):
+        rank = keyword(call, "rank", 2)
+        if type(constant(rank)) is int and not guarded(module, call, WITHOUT_DDP):
+            yield call
+
+
+@rule(
+    "S2",
+    "without set_epoch the sampler gives the same order in every epoch",
+    "call sampler.set_epoch(epoch) at the start of each epoch",
+)
+def no_set_epoch(module: Module) -> Iterator[ast.AST]:
+    if module.program.calls("set_epoch"):
+        return
+    for call in module.called(SAMPLER):
+        shuffle = keyword(call, "shuffle", 3)
+        if constant(shuffle) is False or matches(module.statement(call), EVALUATION):
+            continue
+        if module.program.says(r"for \w*epoch\w* in|while .*epoch|\.backward\("):
+            yield call
+
+
+@rule(
+    "S2",
+    "the same number in every epoch: the order never changes",
+    "pass the number of the epoch: sampler.set_epoch(epoch)",
+)
+def constant_epoch(module: Module) -> Iterator[ast.AST]:
+    for call in module.methods("set_epoch"):
+        if call.args and isinstance(call.args[0], ast.Constant):
+            yield call
+
+
+@rule(
+    "S2",
+    "the same number in every epoch, which reaches set_epoch: the order never changes",
+    "pass the number of the epoch",
+)
+def constant_epoch_handed_on(module: Module) -> Iterator[ast.AST]:
+    for call, _ in module.calls:
+        if module.loop(call) is None:
+            continue
+        for other, function in module.callees(call):
+            for name, given in zip(positional(function), call.args, strict=False):
+                if type(constant(given)) is int and _reaches_set_epoch(other, function, name):
+                    yield given
+
+
+def _reaches_set_epoch(module: Module, function: Function, name: str, depth: int = 2) -> bool:
+    """Whether a parameter becomes a sampler's epoch."""
+    for call in module.calls_below(function):
+        places = [place for place, given in enumerate(call.args) if source(given) == name]
+        if places and method_name(call) == "set_epoch":
+            return True
+        for other, inner in module.callees(call) if depth else ():
+            handed = [n for place, n in enumerate(positional(inner)) if place in places]
+            if any(_reaches_set_epoch(other, inner, n, depth - 1) for n in handed):
+                return True
+    return False
+
+
+@rule(
+    "S3",
+    "ranks shuffle with different seeds, so that their shares overlap",
+    "give the sampler the same seed on every rank",
+)
+def seed_by_rank(module: Module) -> Iterator[ast.AST]:
+    for call in module.called(SAMPLER):
+        seed = keyword(call, "seed", 4)
+        if seed is None or mentions(module, seed, r"broadcast|gather|reduce|shared"):
+            continue
+        if mentions(module, seed, r"rank") or (
+            mentions(module, seed, _OWN) and not module.program.calls("spawn", "Process")
+        ):
+            yield seed
+
+
+@rule(
+    "S4",
+    "a DataLoader takes a sampler or shuffle=True, not both: it raises",
+    "leave shuffle out; the sampler shuffles",
+)
+def shuffle_with_sampler(module: Module) -> Iterator[ast.AST]:
+    for call in module.called(LOADER):
+        sampler = keyword(call, "sampler", 3)
+        if sampler and not isinstance(sampler, ast.Constant):
+            if constant(keyword(call, "shuffle", 2)) is True:
+                yield call
+
+
+@rule(
+    "S4",
+    "this sampler reaches no DataLoader: every rank sees all samples",
+    "pass it on: DataLoader(..., sampler=sampler)",
+)
+def unused_sampler(module: Module) -> Iterator[ast.AST]:
+    samplers = set(module.called(SAMPLER))
+    for node, target in module.assignments(ast.Name):
+        scope = module.scope(node)
+        if node.value not in samplers or not isinstance(node.value, ast.Call):
+            continue
+        elsewhere = [m for m, _ in module.program.references[target.id] if m is not module]
+        reads = module.reads(target.id, scope)
+        if all(matches(module.parents[n], r"\.set_epoch$") for n in reads):
+            if scope is not module.tree or not elsewhere:
+                yield node.value

@@ -1,0 +1,145 @@
+"""D6, L1-L4: batch scripts."""
+
+import re
+from collections.abc import Iterator
+
+from ddpgen.checking.reading.scripts import Script
+from ddpgen.checking.registry import Hit, rule
+
+_STARTS = r"\b(torchrun|torch\.distributed\.(run|launch)|python3?)\b"
+
+
+def _is_batch(script: Script) -> bool:
+    return bool(script.directives)
+
+
+@rule(
+    "D6",
+    "each task sees one GPU only, so that set_device(LOCAL_RANK) fails from the second task on",
+    "ask for --gpus-per-node, and let every task see all of them",
+    reads="script",
+)
+def hidden_gpus(script: Script) -> Iterator[Hit]:
+    lines = [*script.directives, *script.commands]
+    several = any(re.search(r"--ntasks(-per-node)?[= ]+(?!1\b)", text) for _, text in lines)
+    if script.nodes > 1 and script.option("--ntasks", "-n") == str(script.nodes):
+        return  # one on each node
+    for line, text in lines:
+        if several and re.search(
+            r"--gpus-per-task[= ]+(\w+:)?1\b|--gpu-bind[= ]+(single|per_task)", text
+        ):
+            yield line
+
+
+@rule(
+    "L1",
+    "a comment for the scheduler: there is a space behind the #",
+    "write #SBATCH (or #PBS, #BSUB) without the space",
+    reads="script",
+)
+def space_in_directive(script: Script) -> Iterator[Hit]:
+    for line, text in enumerate(script.lines, 1):
+        if re.match(r"#\s+(SBATCH|PBS|BSUB)\s+-", text):
+            yield line
+
+
+@rule(
+    "L1",
+    "the scheduler stops reading at the first command: this line is a comment",
+    "move it above the first command",
+    reads="script",
+)
+def late_directive(script: Script) -> Iterator[Hit]:
+    first = next((line for line, text in script.commands if text.strip()), 0)
+    for line, _ in script.directives:
+        if first and line > first:
+            yield line
+
+
+@rule(
+    "L1",
+    "the number of nodes is stated twice: once for the scheduler, once here",
+    "use the scheduler's variable: --nnodes=$SLURM_JOB_NUM_NODES",
+    reads="script",
+)
+def nodes_twice(script: Script) -> Iterator[Hit]:
+    if script.option("--nodes", "-N") is not None:
+        yield from script.running(r"--nnodes[= ]+\d+\b", _STARTS)
+
+
+@rule(
+    "L1",
+    "in single quotes the variable is not replaced: every job gets the same literal text",
+    "use double quotes",
+    reads="script",
+)
+def literal_variable(script: Script) -> Iterator[Hit]:
+    yield from script.running(r"[= ]'\$\{?(SLURM|PBS|LSB)_\w+\}?'")
+
+
+@rule(
+    "L1",
+    "there is no such file",
+    "name the program that is there",
+    reads="script",
+)
+def missing_program(script: Script) -> Iterator[Hit]:
+    if not any(name.endswith(".py") for name in script.names):
+        return
+    for line, text in script.commands:
+        found = re.search(rf"{_STARTS}[^|;&]*?\s([\w./-]+\.py)\b", text)
+        if found and "/" not in found[3] and found[3] not in script.names:
+            yield line, found[3]
+
+
+@rule(
+    "L2",
+    "without srun the script runs on the first node only: the others stay idle",
+    "start it with srun, one task per node",
+    reads="script",
+)
+def no_srun(script: Script) -> Iterator[Hit]:
+    remote = re.search(r"\b(srun|mpirun|mpiexec|pdsh|clush|ssh)\b", script.code)
+    if script.nodes > 1 and not remote:
+        yield from script.running(r"\b(torchrun|torch\.distributed\.(run|launch))\b")
+
+
+@rule(
+    "L2",
+    "the batch shell replaces this before srun starts anything: every node gets the number 0",
+    "leave the node rank to a c10d rendezvous, or expand it on the nodes: srun bash -c '...'",
+    reads="script",
+)
+def node_rank_too_early(script: Script) -> Iterator[Hit]:
+    for line, text in script.commands:
+        bare = re.sub(r"'[^']*'", "", text)
+        if "srun" in bare and re.search(
+            r"--node[-_]rank[= ]+\"?(?<!\\)\$\{?SLURM_(NODEID|PROCID)", bare
+        ):
+            yield line
+
+
+@rule(
+    "L3",
+    "the signal goes to the batch shell alone (B:), and nothing here takes it",
+    "run srun in the background, wait for it, and trap the signal to pass it on",
+    reads="script",
+)
+def signal_lost(script: Script) -> Iterator[Hit]:
+    for line, text in script.directives:
+        if re.search(r"--signal[= ]+B:", text):
+            traps = re.search(r"^\s*trap\s", script.code, re.MULTILINE)
+            if not traps or not re.search(r"\bwait\b", script.code):
+                yield line
+
+
+@rule(
+    "L4",
+    "when one node fails the others wait on, and hold the allocation until its time limit",
+    "srun --kill-on-bad-exit=1 --wait=60",
+    reads="script",
+)
+def holds_allocation(script: Script) -> Iterator[Hit]:
+    ends = re.search(r"kill-on-bad-exit|KILL_BAD_EXIT|srun[^\n]*\s-K", script.code)
+    if script.nodes > 1 and not ends:
+        yield from script.running(r"\bsrun\b", _STARTS)

@@ -1,0 +1,181 @@
+"""G4, G7, G8, G10: from the gradients to the update."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ddpgen.checking.reading.callers import uses
+from ddpgen.checking.reading.expressions import Function, keyword, matches, source
+from ddpgen.checking.reading.programs import Module, once
+from ddpgen.checking.reading.source import exclusive
+from ddpgen.checking.reading.values import binding
+from ddpgen.checking.reading.windows import OPTIMIZER, SCHEDULER, backwards, is_update
+from ddpgen.checking.registry import rule
+from ddpgen.checking.rules.precision import scalers
+
+
+@rule(
+    "G4",
+    "gradients are cleared between backward and step: the update uses zeros",
+    "clear them after the step, or before the first backward",
+)
+def cleared_before_step(module: Module) -> Iterator[ast.AST]:
+    for node in module.nodes:
+        for block in (getattr(node, "body", None), getattr(node, "orelse", None)):
+            if isinstance(block, list):
+                yield from _between(module, block)
+
+
+def _between(module: Module, block: list[ast.stmt]) -> Iterator[ast.AST]:
+    yield from _just_before(module, block)
+    seen, cleared = False, None
+    for statement in block:
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            continue
+        if list(module.methods("step", below=statement)) and matches(statement, OPTIMIZER):
+            if cleared:
+                yield cleared
+            seen, cleared = False, None
+        if isinstance(statement, ast.Expr):
+            if seen and (calls := list(module.methods("zero_grad", below=statement))):
+                cleared = calls[0]
+            if list(module.methods("backward", below=statement)):
+                seen, cleared = True, None
+
+
+def _just_before(module: Module, block: list[ast.stmt]) -> Iterator[ast.AST]:
+    """Cleared, then unscaled or clipped, then used."""
+    for place, statement in enumerate(block):
+        cleared = list(module.methods("zero_grad", below=statement))
+        if not isinstance(statement, ast.Expr) or not cleared:
+            continue
+        clipped = any(matches(before, r"clip_grad") for before in block[:place])
+        for number, following in enumerate(block[place + 1 :]):
+            if list(module.methods("step", below=following)) and matches(following, OPTIMIZER):
+                if number or clipped:
+                    yield cleared[0]
+                break
+            if not matches(following, r"unscale_\(|clip_grad"):
+                break
+
+
+@rule(
+    "G4",
+    "no turn of this loop clears the gradients: they add up from step to step",
+    "call optimizer.zero_grad() once per step",
+)
+def never_cleared(module: Module) -> Iterator[ast.AST]:
+    for call in module.methods("step"):
+        elsewhere = module.program.says(r"distributed\.autograd")  # clears by itself
+        loops = list(_loops(module, call)) if is_update(call) and not elsewhere else []
+        if loops and not any(_clears(m, loop) for m, loop in loops):
+            yield call
+
+
+def _loops(module: Module, node: ast.AST, depth: int = 4) -> Iterator[tuple[Module, ast.AST]]:
+    """The innermost loops that reach a place, by calls; what goes backward elsewhere is no loop."""
+    if loop := module.loop(node):
+        if any(backwards(module, loop)) or depth < 4:
+            yield module, loop
+        return
+    function = module.function(node)
+    for other, use in uses(module, function) if function and depth else ():
+        yield from _loops(other, use, depth - 1)
+
+
+@once
+def _clears(module: Module, node: ast.AST, depth: int = 4) -> bool:
+    """Whether gradients are cleared within a node, or in functions that it calls."""
+    if re.search(r"zero_grad|\.grad = None|grad\.zero_|set_to_none", source(node)):
+        return True
+    return depth > 0 and any(
+        _clears(other, function, depth - 1)
+        for call in module.calls_below(node)
+        for other, function in module.callees(call)
+    )
+
+
+@rule(
+    "G7",
+    "the gradients are still scaled here, so that the limit means something else in every step",
+    "call scaler.unscale_(optimizer) first",
+)
+def clipped_scaled(module: Module) -> Iterator[ast.AST]:
+    for call in module.called("clip_grad_norm_", "clip_grad_value_"):
+        scope = module.scope(call)
+        scaled = [s for s in module.methods("step", "update", below=scope) if _is_scalers(s)]
+        together = [step for step in scaled if not exclusive(module, step, call)]
+        unscaled = [u for u in module.methods("unscale_", below=scope) if u.lineno < call.lineno]
+        if together and not unscaled:
+            yield call
+
+
+def _is_scalers(call: ast.Call) -> bool:
+    return matches(call.func, r"scaler")
+
+
+@rule(
+    "G7",
+    "a generator of parameters is used up after its first use: this clips nothing",
+    "keep a list, or call model.parameters() again",
+)
+def exhausted(module: Module) -> Iterator[ast.AST]:
+    for call in module.called("clip_grad_norm_"):
+        given = keyword(call, "parameters", 0)
+        if not isinstance(given, ast.Name):
+            continue
+        found = binding(module, given)
+        if found and matches(found.value, r"^(filter\(.*\)|[\w.]+\.parameters\(\)|\(.* for .*\))$"):
+            if isinstance(found.statement, ast.Assign):
+                again = module.loop(call) and not module.loop(found.statement)
+                if again or len(module.reads(given.id, module.scope(found.statement))) > 1:
+                    yield call
+
+
+@rule(
+    "G8",
+    "the schedule advances although the scaler may have skipped the step",
+    "step the scheduler only if scaler.get_scale() has not become smaller",
+)
+def scheduled_after_skip(module: Module) -> Iterator[ast.AST]:
+    program = module.program
+    if "get_scale" in program.names or not any(any(scalers(m)) for m in program.modules):
+        return
+    for step in module.methods("step"):
+        if _is_scalers(step):
+            block = module.parents[module.statement(step)]
+            for call in module.methods("step", below=block):
+                same = module.parents[module.statement(call)] is block
+                if same and matches(call.func, SCHEDULER):
+                    yield call
+
+
+@rule(
+    "G10",
+    "this rank skips by itself, and the others wait for it in the next reduction",
+    "reduce the condition over all ranks, and skip together",
+)
+def skipped_alone(module: Module) -> Iterator[ast.AST]:
+    reduces = re.compile(r"all_reduce|all_gather|reduce_|broadcast|over_ranks")
+    for node in module.nodes:
+        if not isinstance(node, ast.If | ast.ExceptHandler):
+            continue
+        loop = module.loop(node) or module.function(node)
+        if loop is None or not list(module.methods("backward", below=loop)):
+            continue
+        if isinstance(node, ast.If) and matches(node.test, r"isnan|isinf|isfinite"):
+            before = [s for s in loop.body if s.lineno <= node.lineno]
+            kinds = ast.Return if isinstance(loop, Function) else ast.Continue
+            leaves = any(isinstance(n, kinds) for s in node.body for n in ast.walk(s))
+            if leaves and not any(reduces.search(source(s)) for s in before):
+                yield node
+        if isinstance(node, ast.ExceptHandler) and matches(
+            node.type, r"RuntimeError|OutOfMemory|^Exception$"
+        ):
+            tried = module.parents[node]
+            if not any(map(is_update, module.methods("step", below=loop))):
+                continue  # it measures something
+            if list(module.methods("backward", below=tried)) and not any(
+                isinstance(n, ast.Raise) for n in module.below(node)
+            ):
+                yield node

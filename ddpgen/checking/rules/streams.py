@@ -1,0 +1,169 @@
+"""S5, S6: streams, and random numbers."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ddpgen.checking.reading.expressions import Function, constant, keyword, names_in, source
+from ddpgen.checking.reading.programs import Module, leads_to
+from ddpgen.checking.reading.values import binding, mentions
+from ddpgen.checking.registry import rule
+from ddpgen.checking.rules.data import LOADER
+
+_PARTS = r"rank|shard|replica|split_by|node|partition|process"
+_GLOBAL_SEEDS = (
+    "torch.manual_seed",
+    "torch.random.manual_seed",
+    "torch.default_generator.manual_seed",
+    "numpy.random.seed",
+    "random.seed",
+)
+_AUGMENTS = (
+    r"Random(Resized|Horizontal|Vertical|Crop|Rotation|Affine|Erasing|Augment|Apply|Choice)\w*\(|"
+    r"AutoAugment|ColorJitter|TrivialAugment|albumentations|Dropout\("
+)
+
+
+# What is read is another stream, which may be the one that is split.
+_WRAPS = r"in (enumerate\()?self\.\w*(reader|loader|dataset|source|stream|inner|base)"
+
+
+@rule(
+    "S5",
+    "every rank and worker reads the whole stream: samples come several times",
+    "give each (rank, worker) its part in __iter__, from get_rank() and get_worker_info()",
+)
+def stream_not_split(module: Module) -> Iterator[ast.AST]:
+    if module.program.says(r"split_by_(node|rank|worker)"):  # stages behind it deal it out
+        return
+    for node in module.nodes:
+        if isinstance(node, ast.ClassDef) and any(
+            source(base).partition("[")[0].endswith("IterableDataset") for base in node.bases
+        ):
+            text = "\n".join(map(source, node.body))
+            work = _at_work(node)
+            parts = re.search(_PARTS, work, re.IGNORECASE) or re.search(_WRAPS, work)
+            if not parts or ("worker" not in text and _workers(module, node.name)):
+                yield node
+
+
+def _at_work(node: ast.ClassDef) -> str:
+    """What a stream does, rather than what it was given: its __init__ counts where it computes."""
+    texts = []
+    for part in node.body:
+        if isinstance(part, ast.FunctionDef) and part.name == "__init__":
+            texts += [source(n) for n in ast.walk(part) if isinstance(n, ast.BinOp | ast.Subscript)]
+        elif isinstance(part, ast.FunctionDef):
+            texts.append(source(part))
+    return "\n".join(texts)
+
+
+def _workers(module: Module, name: str) -> bool:
+    """Whether a loader with worker processes reads a dataset of this class, directly."""
+    for call in module.called(LOADER):
+        dataset, workers = keyword(call, "dataset", 0), keyword(call, "num_workers", 5)
+        if dataset is None or type(constant(workers)) is not int or constant(workers) == 0:
+            continue
+        if isinstance(dataset, ast.Name) and (found := binding(module, dataset)):
+            dataset = found.value
+        if isinstance(dataset, ast.Call) and module.name(dataset.func).endswith(name):
+            return True
+    return False
+
+
+@rule(
+    "S5",
+    "asks which worker it is, and then every worker reads the same",
+    "use the worker's number where the samples are chosen",
+)
+def worker_without_effect(module: Module) -> Iterator[ast.AST]:
+    for call in module.called("get_worker_info"):
+        known = module.statement(call)
+        if module.function(call) is None or not isinstance(known, ast.Assign):
+            continue
+        around = module.below(module.scope(call))
+        names = _stored(known)
+        for statement in (n for n in around if isinstance(n, ast.Assign)):
+            if names & names_in(statement.value):
+                names |= _stored(statement)
+        reads = [node for name in names for node in module.reads(name, module.scope(call))]
+        if all(names & _stored(module.statement(node)) for node in reads):
+            yield call
+
+
+def _stored(statement: ast.stmt) -> set[str]:
+    """The names that an assignment sets."""
+    if not isinstance(statement, ast.Assign):
+        return set()
+    return names_in(*statement.targets)
+
+
+@rule(
+    "S6",
+    "every sample is drawn with the same seed: they all get the same augmentation",
+    "seed with the sample's number and the epoch, or not here",
+)
+def same_seed_for_samples(module: Module) -> Iterator[ast.AST]:
+    for name in ("__getitem__", "__getitems__"):
+        for function in module.functions.get(name, []):
+            own = [a.arg for a in function.args.args[1:]]
+            for call in module.calls_below(function):
+                if call.args and leads_to(module, call, _seeds, 1):
+                    texts = " ".join(map(source, call.args))
+                    moves = any(mentions(module, a, "|".join(own)) for a in call.args if own)
+                    if not moves and not re.search(r"epoch|step|count|rank", texts):
+                        yield call
+
+
+def _seeds(module: Module, call: ast.Call) -> bool | None:
+    """Whether a call seeds a global generator."""
+    return module.name(call.func) in _GLOBAL_SEEDS or None
+
+
+@rule(
+    "S6",
+    "all ranks draw the same random numbers, so that augmentation repeats on each of them",
+    "add the rank to the seed (the model's initial weights are sent by DDP)",
+)
+def seed_without_rank(module: Module) -> Iterator[ast.AST]:
+    program = module.program
+    differs = r"seed_worker|worker_seed|def worker_init|seed_offset"
+    if not program.says(_AUGMENTS) or program.says(differs):
+        return
+    seeds = [
+        (m, call)
+        for m, call in program.called(*_GLOBAL_SEEDS)
+        if call.args
+        # The seed of a parent does not reach the processes that it starts.
+        and not any(m.called("torch.multiprocessing.spawn"))
+        and not re.search("(?<!default_)generator", source(call.func))
+    ]
+    if any(mentions(m, call.args[0], r"rank|seed_offset|worker") for m, call in seeds):
+        return
+    torch_seeds = [c for m, c in seeds if m is module and m.name(c.func).startswith("torch")]
+    yield from (c for c in torch_seeds if _trains(module, c))
+
+
+def _trains(module: Module, call: ast.Call) -> bool:
+    function = module.function(call)
+    return function is None or not re.search(r"test|eval|init_weights", function.name)
+
+
+@rule(
+    "S6",
+    "every worker gets the same seed, so that they all draw the same augmentation",
+    "derive the seed from torch.initial_seed() in the worker, which differs",
+)
+def same_seed_in_workers(module: Module) -> Iterator[ast.AST]:
+    for call in module.called(LOADER):
+        given = keyword(call, "worker_init_fn")
+        bodies: list[ast.Lambda | Function] = [given] if isinstance(given, ast.Lambda) else []
+        if isinstance(given, ast.Name):
+            bodies += module.functions.get(given.id, [])
+        for body in bodies:
+            worker = body.args.args[0].arg if body.args.args else "worker_id"
+            differs = rf"\b{worker}\b|initial_seed|worker|rank"
+            for seed in module.calls_below(body):
+                if seed.args and re.search(r"(^|\.|_)seed$", source(seed.func)):
+                    if not mentions(module, seed.args[0], differs):
+                        yield seed

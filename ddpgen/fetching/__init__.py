@@ -1,0 +1,1 @@
+"""The template as git fetches it: where it is, and the bundles of its releases."""

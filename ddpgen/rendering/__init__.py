@@ -1,0 +1,1 @@
+"""Projects, as a version of the template and a set of answers give them."""

@@ -1,0 +1,49 @@
+"""Carries a project's recorded answers over to other answers or another version's questions."""
+
+from ddpgen.asking import answers
+from ddpgen.asking.question import LAUNCH, Answers
+from ddpgen.asking.questions import Questionnaire
+from ddpgen.errors import DdpgenError
+
+
+def carry_over(
+    before: Questionnaire, after: Questionnaire, recorded: Answers, changes: Answers
+) -> Answers:
+    """Answer the questions of another version, or the same ones with changes.
+
+    Recorded answers that no longer apply are left out. One that was a default is replaced by the
+    new default where the changes refuse it.
+
+    Raises:
+        DdpgenError: a change is refused, or a recorded answer under the changes.
+    """
+    chosen = answers.differing(before, recorded, {})
+    # As copier tells templates by this name that a project is updated, so that new questions may
+    # have defaults of their own for projects from before.
+    earlier = recorded | {"_commit": "earlier"}
+    kept = recorded.keys() & after.questions.keys() - changes.keys()
+    try:
+        given = {name: answers.from_native(after.questions[name], recorded[name]) for name in kept}
+        while True:
+            outdated = [
+                state.question.name
+                for state in after.evaluate(given | changes, earlier)
+                if state.problem and state.question.name in given
+                if not (state.active and state.question.name in chosen)
+            ]
+            if not outdated:
+                return answers.resolve(after, given | changes, earlier)
+            del given[outdated[0]]
+    except DdpgenError as error:
+        if error.option in kept:
+            error.remedy = error.remedy or f"give it too: {error.option}=..."
+        raise
+
+
+def about_training(questionnaire: Questionnaire, given: Answers) -> Answers:
+    """Return the answers that all sets of launch files of a project share."""
+    return {
+        question.name: given[question.name]
+        for question in questionnaire.questions.values()
+        if question.name in given and question.meaning.concerns != LAUNCH
+    }

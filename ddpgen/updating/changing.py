@@ -1,0 +1,89 @@
+"""Changes the parts of a project: merges their new rendering into it, and reports the changes."""
+
+import shlex
+import sys
+from collections.abc import Mapping
+
+from ddpgen.asking.known import MAIN_FOLDER
+from ddpgen.asking.question import Answers
+from ddpgen.errors import show
+from ddpgen.fetching.git import git
+from ddpgen.rendering.versions import Part
+from ddpgen.updating.merge import Merge, apply, merge
+from ddpgen.updating.migrations import between
+from ddpgen.updating.project import Project
+
+CONFLICTS = 1
+_WORDS = {"A": "added", "D": "removed", "M": "changed", "R": "renamed", "T": "changed"}
+
+
+def change_to(project: Project, wanted: Mapping[str, Part], *, dry_run: bool) -> int:
+    """Merge other parts into a project, report the changes, and return the exit code.
+
+    Args:
+        project: the project.
+        wanted: the parts that it should have, by folder of launch files.
+        dry_run: only show what would happen.
+    """
+    project.check_repository()
+    base = project.base()
+    theirs = project.versions.tree(wanted.values(), "theirs")
+    label = f"ddpgen-{wanted[MAIN_FOLDER].version.tag[1:]}"
+    since, to = project.version.tag, wanted[MAIN_FOLDER].version.tag
+    steps = between(since, to) if since != to else None
+    outcome = merge(project, base, theirs, label, steps)
+    if dry_run:
+        print(git("diff", "-M", outcome.ours, outcome.result, repository=outcome.repository))
+    for name, part in wanted.items():
+        if name in project.parts:
+            _print_answers(project.parts[name].answers, part.answers, name)
+    report = _report(outcome)
+    if outcome.result == outcome.ours:
+        print(report or "Nothing to change.")
+    elif dry_run:
+        print(f"{report}\nNothing was changed: this is a dry run.")
+    else:
+        where = shlex.quote(str(project.root))
+        undo = "git reset --quiet . && git restore . && git clean -fd ."
+        print(f"To undo: cd {where} && {undo}", file=sys.stderr, flush=True)
+        apply(project, outcome)
+        print(report)
+        if project.detached():
+            print("HEAD is detached: make a branch before you commit (git switch -c NAME).")
+    return CONFLICTS if outcome.stages or outcome.unknown else 0
+
+
+def _print_answers(before: Answers, after: Answers, folder: str) -> None:
+    place = "" if folder == MAIN_FOLDER else f"{folder}: "
+    for name in [*before, *(name for name in after if name not in before)]:
+        old, new = (show(values[name]) if name in values else "-" for values in (before, after))
+        if old != new:
+            print(f"{place}{name}: {old} -> {new}")
+
+
+def _report(outcome: Merge) -> str:
+    """Return a line for each file that changes, conflicts last."""
+    compare = ("-c", "core.quotePath=false", "diff", "-M", "--name-status")
+    text = git(*compare, outcome.ours, outcome.result, repository=outcome.repository)
+    lines = []
+    for line in text.splitlines():
+        status, *paths = line.split("\t")
+        if not outcome.stages.keys() & set(paths):
+            lines.append(f"{_WORDS[status[0]]:9}{' -> '.join(paths)}")
+    lines += [f"{'rewritten':9} {rewrite}" for rewrite in outcome.migrated.rewrites]
+    for old, new in outcome.migrated.programs.items():
+        lines.append(
+            f"{'moved':9}{old} is now: python -m {new} (the old name works until the next update)"
+        )
+    lines += [
+        f"{hidden} is hidden by the new package {hidden[:-3]}/: rename it"
+        for hidden in outcome.hidden()
+    ]
+    lines += [f"{'deleted':9}{path} (by you; the template changed it)" for path in outcome.deleted]
+    lines += [f"{'skipped':9}{path} (git does not know yours)" for path in outcome.unknown]
+    lines += [f"{'CONFLICT':9}{path}" for path in sorted(outcome.stages)]
+    if outcome.stages:
+        lines.append(
+            "Both you and the template changed these. Edit them, `git add` them, and commit."
+        )
+    return "\n".join(lines)
