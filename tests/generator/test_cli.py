@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ddpgen import __version__
+from ddpgen import __version__, cli, commands
 from ddpgen.asking import questions
 from generator.program import COMMAND, ddpgen, everything
 from generator.terminal import Terminal
@@ -142,6 +142,11 @@ def test_all_commands_are_tested_and_have_their_own_help(tmp_path: Path) -> None
         run = ddpgen(command, "--help", cwd=tmp_path)
         assert run.returncode == 0
         assert run.stdout.startswith(f"usage: ddpgen {command} [-h] ")
+
+
+def test_each_command_has_its_function() -> None:
+    functions = {name for name in vars(commands) if name.startswith("run_")}
+    assert functions == {f"run_{name}" for name in cli._COMMANDS} == {f"run_{c}" for c in COMMANDS}
 
 
 def test_help_imports_what_its_parser_imports_and_no_more(tmp_path: Path) -> None:
