@@ -78,10 +78,10 @@ class Questionnaire:
 
         Args:
             given: answers of the right type, with values among the choices.
-            earlier: answers to another version's questions; a renamed question has the answer to
-                the old one as its default.
+            earlier: the recorded answers of a project. A renamed question has the answer to the old
+                one as its default, and `X is defined` asks whether a later question is answered.
         """
-        context = {k: v for k, v in (earlier or {}).items() if k not in self.questions}
+        context = dict(earlier or {})
         for question in self.questions.values():
             active = self._active(question, context)
             answered = question.name in given

@@ -1,6 +1,7 @@
 """Carries a project's recorded answers over to other answers or another version's questions."""
 
 from ddpgen.asking import answers
+from ddpgen.asking.known import LAUNCH_FOLDER, MAIN_FOLDER
 from ddpgen.asking.question import LAUNCH, Answers
 from ddpgen.asking.questions import Questionnaire
 from ddpgen.errors import DdpgenError
@@ -18,9 +19,9 @@ def carry_over(
         DdpgenError: a change is refused, or a recorded answer under the changes.
     """
     chosen = answers.differing(before, recorded, {})
-    # As copier tells templates by this name that a project is updated, so that new questions may
-    # have defaults of their own for projects from before.
-    earlier = recorded | {"_commit": "earlier"}
+    # The last question is answered in every update, which tells new questions that a project is
+    # older than they are. The oldest versions did not ask it.
+    earlier = {LAUNCH_FOLDER: MAIN_FOLDER} | recorded
     kept = recorded.keys() & after.questions.keys() - changes.keys()
     try:
         given = {name: answers.from_native(after.questions[name], recorded[name]) for name in kept}

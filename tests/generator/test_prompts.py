@@ -91,7 +91,7 @@ def test_answers_come_back_when_one_returns(tmp_path: Path) -> None:
     with Terminal("new", "p", "--data", "model=gpt", cwd=tmp_path) as terminal:
         accept_until(terminal, "Number of GPUs")
         terminal.type("6", ENTER)
-        terminal.expect("Micro-batch", READY)
+        terminal.expect("Programs about a run", READY)
         terminal.type(ESCAPE)
         terminal.expect("Number of GPUs (processes) per node 16", READY)
         terminal.type(ESCAPE)
