@@ -67,10 +67,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--programs",
-        choices=["pairs", "untracked", "all"],
-        default="pairs",
-        help="which training programs run: every pair of options (the default); also every "
-        "program without a tracker; all",
+        choices=["few", "pairs", "cores", "all"],
+        default="cores",
+        help="which training programs run: one of each model; every pair of options; also every "
+        "core, and every form of what is separable from it (the default); all",
     )
     parser.addoption(
         "--own-tests",
