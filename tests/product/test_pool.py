@@ -25,7 +25,7 @@ def main(argv):
 SUM = [
     "total = torch.tensor([rank + 1.0])",
     "dist.all_reduce(total)",
-    "print('sum', total.tolist(), flush=True)",
+    "print(f'sum {total.tolist()}\\n', end='', flush=True)",
 ]
 DRAWN = "repr((torch.rand(1).item(), random.random()))"
 END = """
@@ -95,7 +95,7 @@ def run(pool: Pool, tmp_path: Path) -> Callable[..., Run]:
 def test_ranks_stay_and_reduce(run: Callable[..., Run], pool: Pool) -> None:
     first = run(*SUM)
     processes = [process.pid for process in pool.processes]
-    second = run(*SUM, "print('of the second', flush=True)")
+    second = run(*SUM, "print('of the second\\n', end='', flush=True)")
     assert (first.codes, second.codes) == ([0, 0], [0, 0]), first.output + second.output
     assert first.output.count("sum [3.0]") == 2
     assert second.output.count("of the second") == 2, "the text of each program counts"
