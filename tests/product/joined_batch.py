@@ -20,6 +20,7 @@ import train
 from engine import distributed, loading
 from support import common, ranks, reference
 from torch import Tensor, nn
+from torch.distributed.elastic.utils.distributed import create_c10d_store
 from torch.nn.modules.batchnorm import _BatchNorm
 
 STEPS = 5
@@ -114,9 +115,9 @@ def prepare(case: Case) -> None:
 
 
 @contextmanager
-def alone(number: int) -> Iterator[None]:
-    """What is done here to the project's modules ends here; the world meets in its own place."""
-    os.environ["TORCHELASTIC_RESTART_COUNT"] = str(number)  # as after a restart, by torchrun
+def alone(port: int) -> Iterator[None]:
+    """What is done here to the project's modules ends here; ranks meet at a store of their own."""
+    os.environ["MASTER_PORT"] = str(port)
     before = [(owner, name, getattr(owner, name)) for owner, name in REPLACED]
     try:
         yield
@@ -134,23 +135,23 @@ class Found(NamedTuple):
     targets: Tensor
 
 
-def record(cfg: config.Config) -> Found:
+def record(cfg: config.Config, ports: list[int]) -> Found:
     """The project's steps, in all cases, and its evaluation."""
     trainings = {}
-    for number, (name, case) in enumerate(CASES.items()):
-        with alone(number):
+    for port, (name, case) in zip(ports, CASES.items(), strict=False):
+        with alone(port):
             prepare(case)
             gradients = note_gradients()
             trainings[name] = Training(reference.record(cfg, case.first, STEPS), gradients)
-    with alone(len(CASES)):
+    with alone(ports[-1]):
         return Found(trainings, *evaluated(cfg))
 
 
 def by_hand(cfg: config.Config) -> dict[str, Training]:
     """The same steps in plain PyTorch: one process, the joined batch, the mean loss."""
     trainings = {}
-    for number, (name, case) in enumerate(CASES.items()):
-        with alone(number):
+    for name, case in CASES.items():
+        with alone(0):
             prepare(case)
             gradients = note_gradients()
             trainings[name] = Training(reference.by_hand(cfg, case.first, STEPS), gradients)
@@ -172,7 +173,18 @@ def expected(cfg: config.Config) -> dict[str, Training]:
 @pytest.fixture(scope="module")
 def worlds(cfg: config.Config) -> dict[int, list[Found]]:
     """Every rank of every world: each is started once."""
-    return {size: ranks.run(size, record, cfg) for size in WORLDS}
+    found = {}
+    for size in WORLDS:
+        stores = [open_store() for _ in [*CASES, "evaluation"]]
+        found[size] = ranks.run(size, record, cfg, [store.port for store in stores])
+    return found
+
+
+def open_store() -> Any:
+    """As torchrun does it: the launcher serves the store, so a free port needs no luck."""
+    return create_c10d_store(
+        is_server=True, server_addr="127.0.0.1", server_port=0, wait_for_workers=False
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
