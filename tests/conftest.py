@@ -1,6 +1,7 @@
 """How much of the product is run, and how the tests are shared out over the workers of one run."""
 
 import importlib
+import random
 import signal
 from collections.abc import Callable
 from functools import partial
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from summary import Summary
 from xdist.scheduler import LoadScopeScheduling
 
 # They start clusters, with host names and networks that only one of them can have at a time.
@@ -19,7 +21,14 @@ ONE_WORKER = (
     "test_pbs_lsf.py",
 )
 
-PAGES = {"matrix.md": "product.page", "clusters.md": "clusters.page"}
+PAGES = {
+    "matrix.md": "product.page",
+    "mutants.md": "mutants.page",
+    "clusters.md": "clusters.page",
+}
+
+
+SUMMARY = "summary"
 
 
 class Scheduling(LoadScopeScheduling):
@@ -33,7 +42,11 @@ class Scheduling(LoadScopeScheduling):
         return "clusters" if file.endswith(ONE_WORKER) else nodeid
 
 
-def pytest_configure() -> None:
+@pytest.hookimpl(tryfirst=True)  # hypothesis reads its seed in the same hook
+def pytest_configure(config: pytest.Config) -> None:
+    config.option.hypothesis_seed = config.option.seed
+    if config.option.summary and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Summary(config), SUMMARY)
     # A shell without job control starts background commands with these two ignored, and a program
     # started from there could not be told to stop by Ctrl-C, which tests do.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -48,6 +61,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
     return Scheduling(config, log)
 
 
+def pytest_report_header(config: pytest.Config) -> str:
+    """What repeats a run that drew its seed."""
+    return f"--seed={config.option.seed}"
+
+
+@pytest.fixture
+def chance(request: pytest.FixtureRequest) -> random.Random:
+    """What a test draws from: `--seed` and the test's name give the same again."""
+    return random.Random(f"{request.config.option.seed} {request.node.nodeid}")
+
+
 @pytest.fixture
 def say(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
     """Have a line printed at the end of the run, from whichever worker."""
@@ -59,18 +83,22 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         for name, text in report.user_properties:
             if name == "said":
                 terminalreporter.write_line(text)
-    if page := config.getoption("--page"):
+    for page in config.getoption("--page"):
         writer = importlib.import_module(PAGES[page.name])
         writer.write(terminalreporter, page)
+    if summary := config.pluginmanager.get_plugin(SUMMARY):
+        terminalreporter.section("what was proved", sep="-")
+        for line in summary.table():
+            terminalreporter.write_line(line)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--programs",
-        choices=["pairs", "untracked", "all"],
-        default="pairs",
-        help="which training programs run: every pair of options (the default); also every "
-        "program without a tracker; all",
+        choices=["few", "pairs", "cores", "all"],
+        default="cores",
+        help="which training programs run: one of each model; every pair of options; also every "
+        "core, and every form of what is separable from it (the default); all",
     )
     parser.addoption(
         "--own-tests",
@@ -92,7 +120,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="what is done to jobs on clusters: the least, or also what is marked as thorough",
     )
     parser.addoption(
-        "--page", type=Path, help=f"write what this run did to one of {', '.join(PAGES)}"
+        "--page",
+        type=Path,
+        action="append",
+        default=[],
+        help=f"write what this run did to one of {', '.join(PAGES)}; may be given several times",
+    )
+    parser.addoption(
+        "--summary",
+        action="store_true",
+        help="say from time to time what the run is at, and at the end what was proved",
+    )
+    parser.addoption(
+        "--seed", type=int, default=0, help="what is drawn at random follows from this number"
     )
     parser.addoption("--edits", type=int, default=10, help="how many random edits are updated")
     parser.addoption(

@@ -46,6 +46,7 @@ class Questionnaire:
         meanings = said or _meanings_today(template)
         self.questions = {n: parse(n, e, meanings.get(n, Meaning())) for n, e in entries.items()}
         self._render = cache(self._compile)
+        self._rendered: dict[tuple[str, ...], str] = {}
 
     @cached_property
     def _environment(self) -> SandboxedEnvironment:
@@ -64,12 +65,19 @@ class Questionnaire:
         """The names of questions by the facts of a machine that answer them."""
         return {q.meaning.fact: q.name for q in self.questions.values() if q.meaning.fact}
 
-    def _compile(self, source: str) -> jinja2.Template:
-        return self._environment.from_string(source)
+    def _compile(self, source: str) -> tuple[jinja2.Template, tuple[str, ...]]:
+        names = jinja2.meta.find_undeclared_variables(self._environment.parse(source))
+        return self._environment.from_string(source), tuple(sorted(names))
 
     def render(self, source: str, context: Mapping[str, Value]) -> str:
-        """Render one expression of copier.yml."""
-        return self._render(source).render(context)
+        """Render one expression of copier.yml; equal values of its variables give equal texts."""
+        if "{" not in source:
+            return source
+        template, names = self._render(source)
+        key = (source, *(repr(context[name]) if name in context else "" for name in names))
+        if key not in self._rendered:
+            self._rendered[key] = template.render(context)
+        return self._rendered[key]
 
     def evaluate(
         self, given: Mapping[str, Value], earlier: Mapping[str, Value] | None = None
@@ -101,7 +109,7 @@ class Questionnaire:
             return list(question.default) if question.multiselect else question.default
         text = self.render(question.default, context)
         if question.multiselect:
-            return [value for value in question.values if value in yaml.safe_load(text)]
+            return [value for value in question.values if value in _listed(text)]
         if question.type == "bool":
             return text == "True"
         return int(text) if question.type == "int" else text
@@ -128,6 +136,13 @@ class Questionnaire:
         names = jinja2.meta.find_undeclared_variables(self._environment.parse(str(question.when)))
         here = " and ".join(f"{name} is {show(context[name])}" for name in sorted(names))
         return f"does not apply here: it needs {question.condition}, but {here}"
+
+
+@cache
+def _listed(text: str) -> list[str]:
+    """Read a list of choices as an expression gives it."""
+    found: list[str] = yaml.safe_load(text)
+    return found
 
 
 @cache

@@ -99,6 +99,7 @@ def test_killed_at_random(
     name: str,
     number: signal.Signals,
     request: pytest.FixtureRequest,
+    chance: random.Random,
     say: Callable[[str], None],
 ) -> None:
     original = place.with_name("original")
@@ -115,7 +116,7 @@ def test_killed_at_random(
         shutil.rmtree(place)
         shutil.copytree(original, place, symlinks=True)
         process = start(lab, name, place)
-        time.sleep(random.uniform(0.1, 1.1) * duration)  # any moment, not a certain one
+        time.sleep(chance.uniform(0.1, 1.1) * duration)  # any moment, not a certain one
         os.killpg(process.pid, number)
         _, said = process.communicate(timeout=60)
         assert_nothing_or_all(lab, place / "p", before, after, said)

@@ -18,11 +18,11 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 
 @pytest.mark.parametrize("name", SHORT)
-def test_disturbed_run_ends_as_an_undisturbed_one(name: str, lab: Lab) -> None:
-    seed = random.randrange(2**32)
+def test_disturbed_run_ends_as_an_undisturbed_one(
+    name: str, lab: Lab, chance: random.Random
+) -> None:
     result = Result()
-    chance = random.Random(seed)
     while result.tries < (2 if name.startswith("SIGKILL") else 1):
         attempt(lab, KINDS[name], chance, result)
-    assert result.damaged == 0, f"seed {seed}"
-    assert result.identical == result.tries, f"seed {seed}\n{result.failures}"
+    assert result.damaged == 0
+    assert result.identical == result.tries, result.failures

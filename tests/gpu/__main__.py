@@ -14,23 +14,18 @@ import tempfile
 from pathlib import Path
 
 from product import programs, template, test_programs
-from product.combinations import combinations, identifier, pairs
+from product.combinations import identifier, pairs
 
 from ddpgen.asking.question import Answers
 
 HERE = Path(__file__).parent
 MIB = 40  # what the tools that carry a bundle to another machine let through
-CARRIED = ("__init__.py", "forkserver.py", "training.py")
-
-
-def every() -> list[Answers]:
-    """All programs that need nothing but torch: a tracker's rank 0 would need its library."""
-    return [row for row in programs.programs().values() if row["tracker"] == "none"]
+CARRIED = ("__init__.py", "forkserver.py", "frozen.py", "training.py")
 
 
 def few() -> list[Answers]:
     """Programs with all pairs of values."""
-    return pairs([row for row in combinations(programs.options()) if row["tracker"] == "none"])
+    return pairs(programs.cores())
 
 
 def make(folder: Path, rows: list[Answers]) -> None:
@@ -85,7 +80,8 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="is replaced")
     folder = parser.parse_args().folder
     shutil.rmtree(folder, ignore_errors=True)
-    make(folder, rows := every())
+    # Only what needs nothing but torch: a tracker's rank 0 would need its library.
+    make(folder, rows := programs.cores())
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**20
     print(f"{folder}: {len(rows)} programs, {size:.1f} MiB\non a GPU machine: python run.py")
     return int(size > MIB)

@@ -1,25 +1,14 @@
 """Runs the tests of a generated project that name a pitfall, with and without the mistake."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import NamedTuple
 
 from product import template
-from product.forkserver import ONE_THREAD
+from product.preloaded import Outcome, run_tests
 
 from mutants.table import BASES, Mutation
 
 PASSED, FAILED = 0, 1  # pytest's exit codes
 HERE = Path(__file__).parent
-
-
-class Outcome(NamedTuple):
-    """What the project's tests said: pytest's exit code, and all of its output."""
-
-    code: int
-    output: str
 
 
 def test_with(mutation: Mutation, projects: Path) -> Outcome:
@@ -41,14 +30,5 @@ def unpatched(base: str, projects: Path) -> Path:
 
 def own_tests(project: Path, pitfall: str) -> Outcome:
     """The project's tests that name a pitfall, until the first that fails."""
-    selection = ["-p", "selection", f"--pitfall={pitfall}"]
-    done = subprocess.run(
-        [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *selection],
-        cwd=project,
-        env={**os.environ, **ONE_THREAD, "PYTHONPATH": str(HERE), "WANDB_MODE": "offline"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    return Outcome(done.returncode, done.stdout + done.stderr)
+    arguments = ["-q", "-x", "-p", "no:cacheprovider", "-p", "selection", f"--pitfall={pitfall}"]
+    return run_tests(project, arguments, {"WANDB_MODE": "offline"}, [str(HERE)])

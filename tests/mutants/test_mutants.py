@@ -4,15 +4,18 @@ One mistake of each row by default; `--mutants=all` tries all.
 """
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from product import template
 
-from mutants import run
+from mutants import page, run
 from mutants.table import BASES, MUTATIONS, Mutation
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "pitfalls.md"
+
+VERDICTS = {run.PASSED: "survived", run.FAILED: "killed"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -33,8 +36,12 @@ def projects(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("projects")
 
 
-def test_mistake_is_seen(mutation: Mutation, projects: Path) -> None:
+def test_mistake_is_seen(
+    mutation: Mutation, projects: Path, record_property: Callable[[str, object], None]
+) -> None:
     outcome = run.test_with(mutation, projects)
+    verdict = VERDICTS.get(outcome.code, f"{page.NOT_RUN} (pytest's exit code {outcome.code})")
+    record_property(page.VERDICT, (mutation.pitfall, mutation.mistake, verdict))
     assert outcome.code == run.FAILED, outcome.output[-4000:]
 
 

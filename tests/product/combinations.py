@@ -19,6 +19,10 @@ def values(question: Question) -> Sequence[Value]:
     """The values to combine; the one that switches something off comes first."""
     if question.type == "bool":
         return [False, True]
+    if question.multiselect and not questions.load().refusal(question, [], {}):
+        # Choices that other answers may refuse are in one value by themselves.
+        always = [choice.value for choice in question.choices if not choice.validator]
+        return [[], always, *([question.values] if always != question.values else [])]
     if question.multiselect:
         sizes = range(1, len(question.values) + 1)
         return [list(c) for size in sizes for c in itertools.combinations(question.values, size)]

@@ -40,6 +40,8 @@ PRELOADED = [
     "sqlalchemy.dialects.sqlite",
     "wandb",
     "wandb.sdk.launch",  # a run's beginning imports it, over a second
+    "pytest",
+    "product.frozen",  # the last
 ]
 
 
@@ -101,22 +103,33 @@ def start(
     store = create_c10d_store(
         is_server=True, server_addr="127.0.0.1", server_port=0, wait_for_workers=False
     )
-    shared = {
-        **(variables or {}),
-        "WORLD_SIZE": str(ranks),
-        "LOCAL_WORLD_SIZE": str(ranks),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(store.port),
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
-    }
     log = project / "output.txt"
     log.write_text("")
     processes = []
     for rank in range(ranks):
-        each = shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+        each = {**(variables or {}), **variables_of(rank, ranks, store.port)}
         processes.append(context().Process(target=_rank, args=(project, each, overrides, log)))
         processes[-1].start()
     return World(processes, store)
+
+
+def variables_of(rank: int, ranks: int, port: int) -> dict[str, str]:
+    """What torchrun tells a rank of one machine, whose launcher serves the store."""
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(ranks),
+        "LOCAL_WORLD_SIZE": str(ranks),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+    }
+
+
+def emulate_precisions() -> None:
+    """Have bfloat16 and float16 computed on any CPU, or autocast is left out on many."""
+    for name in ("_is_mkldnn_bf16_supported", "_is_mkldnn_fp16_supported"):
+        setattr(torch.ops.mkldnn, name, lambda: True)
 
 
 def _wait(processes: Sequence[ForkServerProcess], deadline: float) -> None:
@@ -134,8 +147,7 @@ def _rank(project: Path, variables: Mapping[str, str], overrides: Sequence[str],
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.environ.update(variables)
-    for name in ("_is_mkldnn_bf16_supported", "_is_mkldnn_fp16_supported"):
-        setattr(torch.ops.mkldnn, name, lambda: True)  # or autocast is left out on many a CPU
+    emulate_precisions()
     os.chdir(project)
     sys.path.insert(0, str(project))
     sys.argv = ["train.py", *overrides]

@@ -4,10 +4,11 @@ It is put into a generated project, whose own test_equality.py demands losses, n
 whole batches in float64. Here are float32, gradients, and targets that are masked at random.
 """
 
+import os
 import zlib
 from collections.abc import Iterator
-from pathlib import Path
-from typing import NamedTuple
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import config
 import data
@@ -17,9 +18,9 @@ import steps
 import torch
 import train
 from engine import distributed, loading
-from sklearn import metrics
 from support import common, ranks, reference
 from torch import Tensor, nn
+from torch.distributed.elastic.utils.distributed import create_c10d_store
 from torch.nn.modules.batchnorm import _BatchNorm
 
 STEPS = 5
@@ -50,6 +51,15 @@ CASES = {
     "float32, masked": WHOLE._replace(masked=True),
     "float64, masked, end": Case(double=True, masked=True, first=-2, sums=1e-10, weights=1e-10),
 }
+
+
+# What a case replaces.
+REPLACED: list[tuple[Any, str]] = [
+    (model, "build"),
+    (reference, "in_double_precision"),
+    (loading, "_as_is"),
+    (nn.utils, "clip_grad_norm_"),
+]
 
 
 class Training(NamedTuple):
@@ -104,28 +114,88 @@ def prepare(case: Case) -> None:
         common.replace(loading, "_as_is", mask)
 
 
-def record(case: Case, cfg: config.Config) -> Training:
-    """The project's steps."""
-    prepare(case)
-    gradients = note_gradients()
-    return Training(reference.record(cfg, case.first, STEPS), gradients)
+@contextmanager
+def alone(port: int) -> Iterator[None]:
+    """What is done here to the project's modules ends here; ranks meet at a store of their own."""
+    os.environ["MASTER_PORT"] = str(port)
+    before = [(owner, name, getattr(owner, name)) for owner, name in REPLACED]
+    try:
+        yield
+    finally:
+        for owner, name, value in before:
+            setattr(owner, name, value)
 
 
-def by_hand(case: Case, cfg: config.Config) -> Training:
-    """The same in plain PyTorch: one process, the joined batch, the mean loss."""
-    prepare(case)
-    gradients = note_gradients()
-    return Training(reference.by_hand(cfg, case.first, STEPS), gradients)
+class Found(NamedTuple):
+    """What a rank computed."""
+
+    trainings: dict[str, Training]
+    metrics: dict[str, float]
+    outputs: Tensor
+    targets: Tensor
+
+
+def record(cfg: config.Config, ports: list[int]) -> Found:
+    """The project's steps, in all cases, and its evaluation."""
+    trainings = {}
+    for port, (name, case) in zip(ports, CASES.items(), strict=False):
+        with alone(port):
+            prepare(case)
+            gradients = note_gradients()
+            trainings[name] = Training(reference.record(cfg, case.first, STEPS), gradients)
+    with alone(ports[-1]):
+        return Found(trainings, *evaluated(cfg))
+
+
+def by_hand(cfg: config.Config) -> dict[str, Training]:
+    """The same steps in plain PyTorch: one process, the joined batch, the mean loss."""
+    trainings = {}
+    for name, case in CASES.items():
+        with alone(0):
+            prepare(case)
+            gradients = note_gradients()
+            trainings[name] = Training(reference.by_hand(cfg, case.first, STEPS), gradients)
+    return trainings
+
+
+@pytest.fixture(scope="module")
+def cfg(tmp_path_factory: pytest.TempPathFactory) -> config.Config:
+    return common.settings(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture(scope="module")
+def expected(cfg: config.Config) -> dict[str, Training]:
+    """The plain loop, in all cases."""
+    found: dict[str, Training] = ranks.run(1, by_hand, cfg)[0]
+    return found
+
+
+@pytest.fixture(scope="module")
+def worlds(cfg: config.Config) -> dict[int, list[Found]]:
+    """Every rank of every world: each is started once."""
+    found = {}
+    for size in WORLDS:
+        stores = [open_store() for _ in [*CASES, "evaluation"]]
+        found[size] = ranks.run(size, record, cfg, [store.port for store in stores])
+    return found
+
+
+def open_store() -> Any:
+    """As torchrun does it: the launcher serves the store, so a free port needs no luck."""
+    return create_c10d_store(
+        is_server=True, server_addr="127.0.0.1", server_port=0, wait_for_workers=False
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_ranks_equal_plain_loop(name: str, tmp_path: Path) -> None:
-    case, cfg = CASES[name], common.settings(tmp_path)
-    (expected,) = ranks.run(1, by_hand, case, cfg)
-    assert len(expected.gradients) == (2 if case.first else STEPS)
-    for size in WORLDS:
-        for found in ranks.run(size, record, case, cfg):
-            compare(found, expected, case, f"{size} ranks")
+def test_ranks_equal_plain_loop(
+    name: str, expected: dict[str, Training], worlds: dict[int, list[Found]]
+) -> None:
+    case = CASES[name]
+    assert len(expected[name].gradients) == (2 if case.first else STEPS)
+    for size, of_ranks in worlds.items():
+        for found in of_ranks:
+            compare(found.trainings[name], expected[name], case, f"{size} ranks")
 
 
 def compare(found: Training, expected: Training, case: Case, where: str) -> None:
@@ -162,6 +232,8 @@ def evaluated(cfg: config.Config) -> tuple[dict[str, float], Tensor, Tensor]:
 
 def by_scikit_learn(outputs: Tensor, targets: Tensor) -> dict[str, float]:
     """Every metric that a family may have."""
+    from sklearn import metrics  # here alone: the ranks import this file, and have no use for it
+
     if targets.is_floating_point():
         return {
             "loss": metrics.mean_squared_error(targets, outputs),
@@ -175,12 +247,11 @@ def by_scikit_learn(outputs: Tensor, targets: Tensor) -> dict[str, float]:
     return {"loss": loss, **names}
 
 
-def test_metrics_are_those_of_scikit_learn(tmp_path: Path) -> None:
-    cfg = common.settings(tmp_path)
-    ((_, outputs, targets),) = ranks.run(1, evaluated, cfg)
-    expected = by_scikit_learn(outputs, targets)
-    for size in WORLDS:
-        for found, _, _ in ranks.run(size, evaluated, cfg):
-            assert len(found) >= 2
-            wanted = {name: expected[name] for name in found}
-            assert found == pytest.approx(wanted, rel=1e-10), f"{size} ranks"
+def test_metrics_are_those_of_scikit_learn(worlds: dict[int, list[Found]]) -> None:
+    (whole,) = worlds[1]
+    expected = by_scikit_learn(whole.outputs, whole.targets)
+    for size, of_ranks in worlds.items():
+        for found in of_ranks:
+            assert len(found.metrics) >= 2
+            wanted = {name: expected[name] for name in found.metrics}
+            assert found.metrics == pytest.approx(wanted, rel=1e-10), f"{size} ranks"

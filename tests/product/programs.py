@@ -1,15 +1,25 @@
-"""The trained programs: which options shape them, and which combinations give the same one."""
+"""The trained programs: which options shape them, and which combinations give the same one.
+
+Two kinds of options. Those that a step's files read multiply: every combination of them is a core,
+a program of its own that is trained. What the others read is a part of a program, such as what
+records metrics: it is trained in every form that it takes, and leaves all other files as they are.
+"""
 
 import ast
-import hashlib
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 
-from ddpgen.asking.question import Answers, Value
+from ddpgen.asking.question import Answers
 from product import template
-from product.combinations import combinations
+from product.combinations import combinations, cover, mixed, values
 
 ENTRY = "train.py"
+CONFIG = "config.toml"
+STEP = "steps.py"
+# They hold the values of all options; what computes with these is another file.
+CONFIG_TYPES = "config.py"
+HOLDERS = (CONFIG_TYPES, "engine/state.py")
 # What a training step computes and holds depends on these.
 STEP_OPTIONS = [
     "model",
@@ -20,39 +30,75 @@ STEP_OPTIONS = [
     "optimizer_sharding",
     "dynamic_graph",
 ]
+IMPORT = re.compile(r"^[ \t]*((?:from \S+ )?import (?:\([^)]*\)|[^\n]*))", re.MULTILINE)
 
 
 @cache
 def training_files() -> list[str]:
     """What train.py may import, directly or not, in any variant, and its config."""
-    modules = {p.removesuffix(".py").replace("/", "."): p for p in template.files()}
-    found, todo = set(), {ENTRY}
+    return [*imported(ENTRY), CONFIG]
+
+
+@cache
+def imported(entry: str, left_out: Collection[str] = ()) -> list[str]:
+    """A file, and what it may import, directly or not, in any variant."""
+    names = (path.removesuffix(".py").removesuffix("/__init__") for path in template.files())
+    modules = {n.replace("/", "."): p for n, p in zip(names, template.files(), strict=True)}
+    found, todo = {*left_out}, {entry}
     while todo:
         path = todo.pop()
         found.add(path)
-        for answers in combinations(template.reads(path)):
-            tree = ast.parse(template.text(path, answers) or "")
-            todo |= {modules[name] for name in _imported(tree) if name in modules} - found
-    return [*sorted(found), "config.toml"]
+        rows = combinations(template.reads(path))
+        texts = {template.text(path, answers) or "" for answers in rows}
+        statements = {statement for text in texts for statement in IMPORT.findall(text)}
+        named = {name for statement in statements for name in _modules(statement)}
+        todo |= {modules[name] for name in named if name in modules} - found
+    return sorted(found - {*left_out})
 
 
-def _imported(tree: ast.Module) -> set[str]:
-    found: set[str] = set()
+def _modules(statement: str) -> Iterator[str]:
+    """What an import may name; a line of prose that begins like one is none."""
+    try:
+        tree = ast.parse(statement)
+    except SyntaxError:
+        return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            found |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
+            yield str(node.module)
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 @cache
 def options() -> list[str]:
     """The questions with choices that the code of the training program depends on."""
-    code = [path for path in training_files() if path.endswith(".py")]
-    names = frozenset().union(*(template.reads(path) for path in code))
+    return _chosen(path for path in training_files() if path.endswith(".py"))
+
+
+@cache
+def separable() -> list[str]:
+    """Those of the options that no file of a step reads."""
+    assert {STEP, *HOLDERS} <= {*training_files()}, "the rule needs the names of these files"
+    step = _chosen(imported(STEP, HOLDERS))
+    return [name for name in options() if name not in step]
+
+
+def _chosen(paths: Iterator[str] | list[str]) -> list[str]:
+    names = frozenset().union(*(template.reads(path) for path in paths))
     listed = [template.QUESTIONS[name] for name in template.QUESTIONS if name in names]
     return [question.name for question in listed if question.choices or question.type == "bool"]
+
+
+def touched(option: str) -> list[str]:
+    """The training files that read an option."""
+    return [path for path in training_files() if option in template.reads(path)]
+
+
+def plain(row: Answers, name: str) -> bool:
+    """Whether an option is off, or does not apply."""
+    off = values(template.QUESTIONS[name])[0]
+    return row.get(name, off) == off
 
 
 def completed(chosen: Answers, asked: Collection[str] = ()) -> Answers:
@@ -62,15 +108,55 @@ def completed(chosen: Answers, asked: Collection[str] = ()) -> Answers:
 
 
 @cache
-def programs() -> dict[str, Answers]:
-    """Every distinct training program: its identity -> the first combination that gives it."""
-    found: dict[str, Answers] = {}
-    for answers in combinations(options()):
-        found.setdefault(identity(answers), answers)
-    return found
+def programs() -> list[Answers]:
+    """Every distinct training program: the first combination that gives it."""
+    return distinct(combinations(options()), training_files())
 
 
-def identity(answers: Mapping[str, Value]) -> str:
-    """A digest of all training files."""
-    texts = [template.text(path, answers) for path in training_files()]
-    return hashlib.sha256(repr(texts).encode()).hexdigest()
+@cache
+def cores() -> list[Answers]:
+    """The programs with everything separable switched off."""
+    return [row for row in programs() if all(plain(row, name) for name in separable())]
+
+
+@cache
+def alone() -> list[Answers]:
+    """The programs with at most one separable option: each core with each of them."""
+    names = separable()
+    return [row for row in programs() if sum(not plain(row, name) for name in names) <= 1]
+
+
+@cache
+def parts() -> list[Answers]:
+    """Few programs with separable options that have every text which no core has.
+
+    First those with one such option, whose files then differ from a core's by nothing else; then
+    those for texts that need several. The config is a list of values, which every option lengthens
+    by itself: its texts with several options are left out.
+    """
+    found = _untrained(cores(), alone(), training_files())
+    return found + _untrained([*cores(), *found], programs(), code())
+
+
+@cache
+def code() -> list[str]:
+    """The training files but for the config."""
+    return [path for path in training_files() if path not in (CONFIG, CONFIG_TYPES)]
+
+
+def _untrained(
+    trained: Sequence[Answers], rows: Sequence[Answers], paths: Sequence[str]
+) -> list[Answers]:
+    """Few of the rows with all texts of these files that none of the trained programs has."""
+    every = mixed(rows)
+    texts = [set(enumerate(numbers)) for numbers in template.numbered([*trained, *every], paths)]
+    known = set().union(*texts[: len(trained)])
+    return [every[index] for index in cover([row - known for row in texts[len(trained) :]])]
+
+
+def distinct(rows: Sequence[Answers], paths: Collection[str]) -> list[Answers]:
+    """The first row of each kind: of those that give all these files the same texts."""
+    found: dict[tuple[int, ...], Answers] = {}
+    for row, kind in zip(rows, template.numbered(rows, paths), strict=True):
+        found.setdefault(kind, row)
+    return list(found.values())

@@ -6,7 +6,7 @@ together in seconds. A test compares them with what copier renders.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -28,6 +28,7 @@ ENVIRONMENT = jinja2.Environment(
 )
 INCLUDE = re.compile(r"\{% include (.+?)(?: ignore missing)? %\}")
 QUESTIONS = questions.load().questions
+Frozen = tuple[tuple[str, Value | tuple[str, ...]], ...]  # answers that can be looked up
 
 
 @cache
@@ -106,13 +107,41 @@ def context(answers: Mapping[str, Value]) -> Answers:
 
 def text(path: str, answers: Mapping[str, Value]) -> str | None:
     """The text of a project's file; None where the project has no such file."""
-    needed = tuple((name, answers[name]) for name in sorted(reads(path)) if name in answers)
-    frozen = tuple((k, tuple(v)) if isinstance(v, list) else (k, v) for k, v in needed)
-    return _text(path, frozen)
+    return _text(path, _needed(path, answers))
+
+
+def numbered(rows: Sequence[Answers], paths: Iterable[str]) -> list[tuple[int, ...]]:
+    """For each row the numbers of its files' texts: equal numbers are equal texts of one file."""
+    columns = []
+    for path in paths:
+        numbers: dict[str | None, int] = {}
+        known: dict[Frozen, int] = {}
+        column = []
+        for row in rows:
+            needed = _needed(path, row)
+            if needed not in known:
+                known[needed] = numbers.setdefault(_text(path, needed), len(numbers))
+            column.append(known[needed])
+        columns.append(column)
+    return list(zip(*columns, strict=True))
+
+
+def _needed(path: str, answers: Mapping[str, Value]) -> Frozen:
+    """Those of the answers that a file reads."""
+    return tuple(
+        (name, tuple(value) if isinstance(value, list) else value)
+        for name in _sorted_reads(path)
+        if (value := answers.get(name)) is not None
+    )
 
 
 @cache
-def _text(path: str, frozen: tuple[tuple[str, Value | tuple[str, ...]], ...]) -> str | None:
+def _sorted_reads(path: str) -> list[str]:
+    return sorted(reads(path))
+
+
+@cache
+def _text(path: str, frozen: Frozen) -> str | None:
     seen = context({k: list(v) if isinstance(v, tuple) else v for k, v in frozen})
     patterns = [p.replace("/launch*/", "/launch/") for p in SETTINGS["_exclude"] if "{" in p]
     left_out = [_compiled(pattern).render(seen) for pattern in patterns]
@@ -129,18 +158,20 @@ def _compiled(pattern: str) -> jinja2.Template:
     return ENVIRONMENT.from_string(pattern)
 
 
-def project(answers: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
-    """All files of a project: path and text."""
-    for path in files():
+def project(
+    answers: Mapping[str, Value], paths: Iterable[str] | None = None
+) -> Iterator[tuple[str, str]]:
+    """All files of a project, or those that it has of some: path and text."""
+    for path in files() if paths is None else paths:
         content = text(path, answers)
         if content is not None:
             yield path, content
 
 
-def write(answers: Mapping[str, Value], folder: Path) -> None:
-    """Write a project; files below the folder that it has not are removed."""
-    content = dict(project(answers))
-    for path in files():
+def write(answers: Mapping[str, Value], folder: Path, paths: Sequence[str] | None = None) -> None:
+    """Write a project, or some of its files; those below the folder that it has not are removed."""
+    content = dict(project(answers, paths))
+    for path in files() if paths is None else paths:
         file = folder / path
         if path not in content:
             file.unlink(missing_ok=True)

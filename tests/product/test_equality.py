@@ -3,10 +3,7 @@
 Generated projects test whole batches in float64 themselves.
 """
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +11,7 @@ import pytest
 from ddpgen.asking.question import Answers
 from product import template
 from product.combinations import combinations, identifier, singles
-from product.forkserver import ONE_THREAD
+from product.preloaded import run_tests
 from product.programs import STEP_OPTIONS
 
 HERE = Path(__file__).parent
@@ -30,15 +27,9 @@ def projects() -> list[Answers]:
 
 @pytest.mark.parametrize("answers", projects(), ids=identifier)
 def test_ranks_equal_one_process(answers: Answers, tmp_path: Path) -> None:
-    template.write(answers, tmp_path)
-    test = shutil.copy(HERE / "joined_batch.py", tmp_path / "tests" / "test_joined.py")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test],
-        cwd=tmp_path,
-        env={**os.environ, **ONE_THREAD},
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    project = tmp_path / "project"
+    template.write(answers, project)
+    test = shutil.copy(HERE / "joined_batch.py", project / "tests" / "test_joined.py")
+    outcome = run_tests(project, ["-q", "-p", "no:cacheprovider", str(test)])
+    assert outcome.code == 0, outcome.output[-6000:]
+    shutil.rmtree(project)

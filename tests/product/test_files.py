@@ -6,12 +6,14 @@ imports resolve and types meet. Launch files have options of their own: tests/cl
 
 import ast
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
 from functools import cache
 from pathlib import Path
 
+import filelock
 import pytest
 from jinja2 import meta
 from rendering import compile_once
@@ -37,11 +39,9 @@ PARTS = 4  # as many tests, which run side by side
 def projects(*endings: str) -> list[Answers]:
     """Few combinations that together have every distinct text of every file of these kinds."""
     every = combinations(programs.options())
-    numbers: dict[tuple[str, str | None], int] = {}
     files = [path for path in template.files() if path.endswith(endings)]
-    texts = [[(path, template.text(path, row)) for path in files] for row in every]
-    found = cover([{numbers.setdefault(text, len(numbers)) for text in row} for row in texts])
-    return [every[index] for index in found]
+    texts = [list(enumerate(numbers)) for numbers in template.numbered(every, files)]
+    return [every[index] for index in cover(texts)]
 
 
 @pytest.fixture(scope="session")
@@ -186,20 +186,37 @@ def test_only_what_varies_is_a_template(name: str) -> None:
     )
 
 
+@pytest.fixture(scope="session")
+def mypy_cache(shared: Path) -> Path:
+    """What mypy knows of torch and other libraries: it reads them once, for all workers."""
+    folder = shared / "mypy"
+    with filelock.FileLock(folder.with_suffix(".lock")):
+        if not folder.exists():
+            for answers in {row["model"]: row for row in projects(".py")}.values():
+                template.write(answers, folder / "project")
+                types(folder / "project", folder / "cache")
+    return folder / "cache"
+
+
+def types(project: Path, cache: Path) -> str:
+    """What mypy says of a project, with the project's settings; "" where nothing is wrong."""
+    command = [sys.executable, "-m", "mypy", f"--cache-dir={cache}", "."]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr if done.returncode else ""
+
+
 @pytest.mark.parametrize("part", range(PARTS))
-def test_types(part: int, tmp_path: Path) -> None:
+def test_types(part: int, tmp_path: Path, mypy_cache: Path) -> None:
     """Mypy, strict, with the project's settings, over every distinct file.
 
-    In one folder, one project after the other, so that torch is read once and only what differs is
-    checked again. (Mypy's daemon was tried: it reads all of torch and transformers anew, which
-    takes minutes.)
+    In one folder, one project after the other, so that only what differs is checked again. (Mypy's
+    daemon was tried: it reads all of torch and transformers anew, which takes minutes.)
     """
+    cache = shutil.copytree(mypy_cache, tmp_path / "cache")
     failures = []
     chosen = projects(".py")
     for answers in chosen[part * len(chosen) // PARTS : (part + 1) * len(chosen) // PARTS]:
-        template.write(answers, tmp_path)
-        command = [sys.executable, "-m", "mypy", "."]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        if done.returncode:
-            failures.append(f"{identifier(answers)}\n{done.stdout}{done.stderr}")
+        template.write(answers, tmp_path / "project")
+        if said := types(tmp_path / "project", cache):
+            failures.append(f"{identifier(answers)}\n{said}")
     assert not failures, "\n".join(failures)[:5000]

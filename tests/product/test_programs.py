@@ -1,26 +1,33 @@
 """Generated programs train for real, on two processes.
 
-Which programs: `--programs`. Every value of each option that shapes the program, and every pair of
-values, by default; each program is run once, however many combinations give it.
+Every core (product/programs.py), and every form of what is separable, in ranks that stay
+(product/pool.py); every pair of values in ranks of their own, from their start to their exit.
+`--programs` chooses more, or fewer.
 """
 
 import ast
+import hashlib
+import json
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import filelock
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ddpgen.asking.question import Answers
-from product import programs, template
+from product import forkserver, programs, template
 from product.combinations import combinations, identifier, pairs, values
+from product.pool import Pool
 from product.training import (
     SAVE_EVERY,
     STEPS,
+    History,
+    Starter,
     check_history,
     column,
     compare,
@@ -31,6 +38,7 @@ from product.training import (
 # Small enough to evaluate in a moment; of sample-wise augmentation each world size draws its own.
 SOURCE = {
     "gpt": [f"data.source={ast.__file__}"],
+    "distilbert": ["data.validation=0.05"],
     "resnet": ["data.rotate=0.0", "data.zoom=0.0", "data.shift=0.0"],
 }
 # These say what is computed; whatever else is chosen must not change the losses.
@@ -41,41 +49,67 @@ TOLERANCE = {"off": 2e-5, "bf16": 2e-2, "fp16": 4e-3}
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "answers" in metafunc.fixturenames:
-        chosen = selected(metafunc.config.getoption("--programs"))
+        how_many = metafunc.config.getoption("--programs")
+        choose = resident if metafunc.function is test_program else processes
+        chosen = choose(how_many)
         metafunc.parametrize("answers", chosen, ids=[identifier(answers) for answers in chosen])
 
 
-def selected(how_many: str) -> list[Answers]:
-    """The programs to run, as `--programs` says."""
-    if how_many == "all":
-        return list(programs.programs().values())
-    chosen = pairs(combinations(programs.options()))
-    if how_many == "untracked":
-        every = programs.programs().values()
-        chosen += [row for row in every if row["tracker"] == "none" and row not in chosen]
-    return chosen
+def resident(how_many: str) -> list[Answers]:
+    """The programs that are trained in ranks that stay."""
+    if how_many == "few":
+        rows = programs.cores()
+        return [next(r for r in rows if r["model"] == m) for m in families()]
+    if how_many == "pairs":
+        return []
+    return programs.alone() if how_many == "all" else [*programs.cores(), *programs.parts()]
+
+
+def processes(how_many: str) -> list[Answers]:
+    """The programs that are trained in ranks of their own."""
+    return [] if how_many == "few" else pairs(combinations(programs.options()))
+
+
+def families() -> list[str]:
+    return template.QUESTIONS["model"].values
 
 
 @pytest.fixture(scope="session")
-def reference(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[Any]]:
-    """The history of the plainest program that computes the same, on as many ranks."""
+def pool() -> Iterator[Pool]:
+    """The ranks of this worker."""
+    ranks = Pool()
+    yield ranks
+    ranks.close()
+
+
+@pytest.fixture(scope="session")
+def reference(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., History]:
+    """The history of the plainest program that computes the same, on as many ranks.
+
+    It is trained once, for all workers.
+    """
 
     @cache
-    def history_of(ranks: int, frozen: tuple[tuple[str, Any], ...]) -> list[Any]:
-        folder = tmp_path_factory.mktemp("reference")
-        template.write(dict(frozen), folder)
-        return train(folder, ranks, settings(dict(frozen), shared))
+    def history_of(ranks: int, frozen: tuple[tuple[str, Any], ...]) -> History:
+        digest = hashlib.sha256(repr((ranks, frozen)).encode()).hexdigest()[:16]
+        kept = shared / f"reference-{digest}.json"
+        with filelock.FileLock(kept.with_suffix(".lock")):
+            if not kept.exists():
+                folder = tmp_path_factory.mktemp("reference")
+                template.write(dict(frozen), folder)
+                rows = train(folder, ranks, settings(dict(frozen), shared))
+                kept.write_text(json.dumps(rows))
+        found: History = json.loads(kept.read_text())
+        return found
 
     return lambda ranks, answers: history_of(ranks, tuple(answers.items()))
 
 
 def settings(answers: Answers, shared: Path) -> list[str]:
     """Overrides that make a run small: those of the project's own tests, and the shared data."""
-    tree = ast.parse(template.text("tests/support/common.py", answers) or "")
-    assigned = {ast.unparse(n.targets[0]): n.value for n in tree.body if isinstance(n, ast.Assign)}
     model = str(answers["model"])
     return [
-        *ast.literal_eval(assigned["SMALL"]),
+        *_small(template.text("tests/support/common.py", answers) or ""),
         *SOURCE.get(model, []),
         f"data.folder={shared / model}",
         f"train.max_steps={STEPS}",
@@ -84,6 +118,17 @@ def settings(answers: Answers, shared: Path) -> list[str]:
         *([f"checkpoint.every_steps={SAVE_EVERY}"] if answers["checkpoint"] else []),
         *(["log.track=true"] if answers["tracker"] != "none" else []),
     ]
+
+
+@cache
+def _small(common: str) -> list[str]:
+    assigned = {
+        ast.unparse(node.targets[0]): node.value
+        for node in ast.parse(common).body
+        if isinstance(node, ast.Assign)
+    }
+    found: list[str] = ast.literal_eval(assigned["SMALL"])
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -100,31 +145,64 @@ def test_program(
     answers: Answers,
     tmp_path: Path,
     shared: Path,
-    reference: Callable[..., list[Any]],
+    reference: Callable[..., History],
+    pool: Pool,
     request: pytest.FixtureRequest,
 ) -> None:
-    """Two ranks train, evaluate, save, resume and record; the losses are the plain program's."""
-    project = tmp_path / "project"
-    template.write(answers, project)
+    """Two ranks that stay train, evaluate, save, resume, record; losses are the plain program's."""
+    project = write(answers, tmp_path / "project", request)
+    prove(answers, project, shared, reference, pool.train)
+    shutil.rmtree(project)
+
+
+def test_program_from_start_to_exit(
+    answers: Answers,
+    tmp_path: Path,
+    shared: Path,
+    reference: Callable[..., History],
+    request: pytest.FixtureRequest,
+) -> None:
+    """The same in two ranks of its own: the group is set up and torn down, the curve is drawn."""
+    project = write(answers, tmp_path / "project", request)
+    prove(answers, project, shared, reference, forkserver.train, ["log.curve=true"])
+    assert (project / "runs" / "run" / "curve.png").read_bytes().startswith(b"\x89PNG")
+    shutil.rmtree(project)
+
+
+def write(answers: Answers, project: Path, request: pytest.FixtureRequest) -> Path:
+    """The program's files, and how to repeat its test."""
+    template.write(answers, project, programs.training_files())
     if answers["tracker"] == "mlflow":
         for folder in ("runs", "dropping"):
             (project / folder).mkdir()
             shutil.copy(request.getfixturevalue("empty_database"), project / folder)
-    again = f"python -m pytest --programs=all '{__file__}::test_program[{identifier(answers)}]'"
-    print(f"{project}\nto repeat: {again}")
-    overrides = settings(answers, shared)
-    rows = train(project, 2, overrides)
+    again = f"{__file__}::{request.function.__name__}[{identifier(answers)}]"
+    print(f"{project}\nto repeat: python -m pytest --programs=all '{again}'")
+    return project
+
+
+def prove(
+    answers: Answers,
+    project: Path,
+    shared: Path,
+    reference: Callable[..., History],
+    start: Starter,
+    more: Sequence[str] = (),
+) -> None:
+    """Train, evaluate, save, resume and record; raises AssertionError where something is wrong."""
+    overrides = [*settings(answers, shared), *more]
+    rows = train(project, 2, overrides, start=start)
     check_history(rows)
 
     ranks, plain = plainest(answers)
     compare(rows, reference(ranks, plain), TOLERANCE[str(answers["amp"])])
     if answers["dynamic_graph"]:
-        dropping = train(project, 2, [*overrides, "model.layer_drop=0.5"], "dropping")
+        skipping = [*overrides, "model.layer_drop=0.5"]
+        dropping = train(project, 2, skipping, "dropping", start)
         assert column(dropping, "train_loss") != column(rows, "train_loss")
     if answers["checkpoint"]:
-        stop_and_resume(project, 2, overrides, rows)
+        stop_and_resume(project, 2, overrides, rows, start)
     check_record(project, str(answers["tracker"]))
-    shutil.rmtree(project)
 
 
 def plainest(answers: Answers) -> tuple[int, Answers]:

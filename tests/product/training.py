@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,22 @@ WANDB = {"WANDB_MODE": "offline", "WANDB_X_SAVE_REQUIREMENTS": "false"}
 SPEED = {"memory_gib", "samples_per_second", "tokens_per_second"}
 
 History = list[dict[str, float]]
+Starter = Callable[..., forkserver.Run]  # forkserver.train, or what does the same in another way
 
 
-def train(project: Path, ranks: int, overrides: list[str], folder: str = "runs") -> History:
+def train(
+    project: Path,
+    ranks: int,
+    overrides: list[str],
+    folder: str = "runs",
+    start: Starter = forkserver.train,
+) -> History:
     """Run a project's train.py to its end; returns the rows of its history.
 
     Raises AssertionError, with what was said, unless all ranks end well.
     """
     overrides = [*overrides, f"run.folder={folder}"]
-    run = forkserver.train(project, ranks, overrides, WANDB)
+    run = start(project, ranks, overrides, WANDB)
     again = f"cd {project} && python train.py --processes={ranks} {' '.join(overrides)}"
     assert run.codes == [0] * ranks, f"exit codes {run.codes}: {again}\n{run.output[-3000:]}"
     rows = map(json.loads, (project / folder / "run" / "metrics.jsonl").read_text().splitlines())
@@ -61,14 +69,20 @@ def compare(rows: History, expected: History, tolerance: float) -> None:
             )
 
 
-def stop_and_resume(project: Path, ranks: int, overrides: list[str], rows: History) -> None:
+def stop_and_resume(
+    project: Path,
+    ranks: int,
+    overrides: list[str],
+    rows: History,
+    start: Starter = forkserver.train,
+) -> None:
     """Lose all after step 4, as in a crash; the resumed run ends bit for bit as the whole one."""
     checkpoints = project / "runs" / "run" / "checkpoints"
     last, before = (checkpoints / f"step_{step:08d}.pt" for step in (STEPS, STEPS - SAVE_EVERY))
     content = torch.load(last, weights_only=True)
     last.unlink()
     last.with_suffix(".json").unlink()
-    assert train(project, ranks, overrides) == rows
+    assert train(project, ranks, overrides, start=start) == rows
     assert f"continuing from {before.name}" in (project / "output.txt").read_text()
     assert same(torch.load(last, weights_only=True), content), "other bits than without a stop"
 
