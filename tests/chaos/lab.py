@@ -72,7 +72,7 @@ class Lab:
         assert first, "nothing would be killed inside a save"
         program.write_text(f"{before}import hook\n{first}{after}")
         sys.path.insert(0, str(self.project))
-        self.files: Any = importlib.import_module("engine.checkpoint_files")
+        self.files: Any = importlib.import_module("engine.checkpoint")
         sys.path.remove(str(self.project))
         self.tries = 0
         self.finish(self.new())  # prepares the data

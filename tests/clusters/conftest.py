@@ -40,7 +40,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
     def make(**answers: Value) -> Path:
         folder = tmp_path_factory.mktemp("project") / "work"
-        render(answers, folder)
+        render({"tools": ["preflight"], **answers}, folder)
         return folder
 
     return make

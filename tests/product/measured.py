@@ -38,38 +38,34 @@ def stay(_: object, bucket: dist.GradBucket) -> Future[Tensor]:
     return done
 
 
-def lasting(now: Any, window: Any) -> int:
+def lasting(state: Any, step_batch: Any) -> int:
     """Bytes that are there before a step: weights, moments, buckets, and the step's first batch."""
-    optimizer = getattr(now.optimizer, "optim", now.optimizer)  # the one that ZeRO-1 wraps
-    state = [t for of_one in optimizer.state.values() for t in of_one.values()]
-    batch = window.batches[0] if "batches" in window._fields else window.batch
-    tensors = [*now.model.parameters(), *now.model.buffers(), *state, *batch]
-    facts = now.model._get_ddp_logging_data()
+    optimizer = getattr(state.optimizer, "optim", state.optimizer)  # the one that ZeRO-1 wraps
+    moments = [t for of_one in optimizer.state.values() for t in of_one.values()]
+    batch = step_batch.batches[0] if "batches" in step_batch._fields else step_batch.batch
+    tensors = [*state.model.parameters(), *state.model.buffers(), *moments, *batch]
+    facts = state.model._get_ddp_logging_data()
     sizes = facts.get("rebuilt_bucket_sizes") or facts["bucket_sizes"]
     return sum(tensor.nbytes for tensor in tensors) + sum(map(int, sizes.split(",")))
 
 
-def train_steps(cfg: config.Config, ranks: distributed.Ranks) -> tuple[int, int]:
+def train_steps(cfg: config.Config, process: distributed.Process) -> tuple[int, int]:
     """As train.fit does it; returns what lay there before the last step, and PowerSGD's errors."""
-    batches = loading.plan(cfg.train, ranks.world_size)
     splits = data.open_splits(cfg.data)
-    loaders = loading.build(splits, cfg, ranks, batches)
-    now = train.start_state(cfg, splits.shape, ranks)
+    batches = loading.plan(cfg.train, process.world_size)
+    loaders = loading.build(splits, cfg, process, batches)
+    state = train.start_state(cfg, splits.shape, process)
     if cfg.ddp.compress == "none":
-        now.model.register_comm_hook(None, stay)
-    loaders.start(0, 0)
-    options: dict[str, Any] = {}
-    if "accumulation_steps" in vars(batches):
-        options["size"] = batches.accumulation_steps
-    if "checkpoint" in vars(cfg):
-        options["stop"] = bool
-    windows = loading.windows(loaders.train, STEPS, **options)
-    for number, window in enumerate(windows, 1):
-        before = lasting(now, window)
+        state.model.register_comm_hook(None, stay)
+    saves = "checkpoint" in vars(cfg)
+    loaders.start(0, *([0] if saves else []))
+    step_batches = loading.step_batches(loaders, STEPS, *([bool] if saves else []))
+    for number, step_batch in enumerate(step_batches, 1):
+        before = lasting(state, step_batch)
         with record_function(NAME if number == STEPS else "another"):
-            steps.train_step(now, window, cfg, ranks, constant_rate)
-    assert now.step == STEPS, "too little data"
-    errors = now.compressor.error_dict if cfg.ddp.compress == "powersgd" else {}
+            steps.train_step(state, step_batch, cfg, process, constant_rate)
+    assert state.step == STEPS, "too little data"
+    errors = state.compressor.error_dict if cfg.ddp.compress == "powersgd" else {}
     return before, sum(error.nbytes for error in errors.values())
 
 
@@ -89,19 +85,19 @@ def main() -> None:
         vars(torch.ops.mkldnn).pop(name, None)  # as this CPU does it: emulation takes more memory
     cfg = config.load(Path("config.toml"), sys.argv[1:])
     loading.prepare(cfg.data)
-    with distributed.session(cfg.ddp) as ranks:
+    with distributed.session(cfg.ddp) as process:
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
-            before, errors = train_steps(cfg, ranks)
-        trace = Path(f"trace{ranks.rank}.json")
+            before, errors = train_steps(cfg, process)
+        trace = Path(f"trace{process.rank}.json")
         recorded.export_chrome_trace(str(trace))
-        found = memory.estimate(cfg, ranks.world_size, ranks.device)
+        found = memory.estimate(cfg, process.world_size, process.device)
         numbers = {
             "measured": before + added(trace),
             "estimated": found.total,
             "parts": found.parts,
             "errors": errors,
         }
-        Path(f"memory{ranks.rank}.json").write_text(json.dumps(numbers))
+        Path(f"memory{process.rank}.json").write_text(json.dumps(numbers))
 
 
 if __name__ == "__main__":

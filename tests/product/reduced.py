@@ -46,34 +46,36 @@ def reduced(network: DistributedDataParallel, inputs: list[Tensor]) -> list[Tens
     return [weight.grad.double() for weight in network.module.matrices]
 
 
-def rounded(network: DistributedDataParallel, ranks: distributed.Ranks, kind: str) -> None:
+def rounded(network: DistributedDataParallel, process: distributed.Process, kind: str) -> None:
     """At most world + 1 roundings; what a type cannot hold becomes infinite on all ranks."""
-    n, unit = ranks.world_size, ROUNDING[kind]
+    n, unit = process.world_size, ROUNDING[kind]
     for step in range(3):
         every = [gradients(rank, step) for rank in range(n)]
-        found = reduced(network, every[ranks.rank])
+        found = reduced(network, every[process.rank])
         for at in range(len(SHAPES)):
             parts = torch.stack([of_rank[at] for of_rank in every]).double()
             error = (found[at] - parts.mean(0)).abs()
             bound = (n + 1) * (unit * parts.abs().mean(0) + SMALLEST[kind])
             assert (error <= bound).all(), (error - bound).max()
             assert (error > bound / 10).any(), "nothing was rounded"
-    large = [torch.full(shape, 1e6 if ranks.rank else 1.0) for shape in SHAPES]
+    large = [torch.full(shape, 1e6 if process.rank else 1.0) for shape in SHAPES]
     assert bool(reduced(network, large)[0].isinf().all()) == (kind == "fp16")
 
 
 def low_rank(
-    network: DistributedDataParallel, ranks: distributed.Ranks, memory: compression.PowerSGDState
+    network: DistributedDataParallel,
+    process: distributed.Process,
+    memory: compression.PowerSGDState,
 ) -> None:
     """What was left out is still to come: sent + kept = all gradients, since the last bad step."""
-    n, bad = ranks.world_size, AFTER + 3
+    n, bad = process.world_size, AFTER + 3
     sent = [torch.zeros(shape, dtype=torch.float64) for shape in SHAPES]
     exact = [torch.zeros(shape, dtype=torch.float64) for shape in SHAPES]
     for step in range(bad + 6):
         every = [gradients(rank, step) for rank in range(n)]
         if step == bad:
             every[-1] = [x * torch.inf for x in every[-1]]
-        found = reduced(network, every[ranks.rank])
+        found = reduced(network, every[process.rank])
         kept = {error.numel(): error.double() for error in memory.error_dict.values()}
         for at, shape in enumerate(SHAPES):
             if step == bad:
@@ -94,13 +96,13 @@ def low_rank(
 def main() -> None:
     """Compare every step with the mean of the ranks' gradients."""
     cfg = config.load(Path("config.toml"), sys.argv[1:])
-    with distributed.session(cfg.ddp) as ranks:
+    with distributed.session(cfg.ddp) as process:
         network = DistributedDataParallel(Weights(), bucket_cap_mb=1)
         memory = compression.register(network, cfg.ddp)
         if memory is None:
-            rounded(network, ranks, cfg.ddp.compress)
+            rounded(network, process, cfg.ddp.compress)
         else:
-            low_rank(network, ranks, memory)
+            low_rank(network, process, memory)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,14 @@ from product.programs import completed
 from product.test_programs import settings
 from product.training import STEPS, check_history, column, stop_and_resume, train
 
-PLAIN: Answers = {"model": "mlp", "amp": "off", "checkpoint": True}
+TOOLS = ["preflight", "memory", "scaling", "profile"]
+PLAIN: Answers = {
+    "model": "mlp",
+    "amp": "off",
+    "checkpoint": True,
+    "compression": True,
+    "tools": [*TOOLS, "checkpoints"],
+}
 ALL: Answers = {
     "model": "gpt",
     "amp": "fp16",
@@ -25,8 +32,17 @@ ALL: Answers = {
     "activation_checkpointing": True,
     "checkpoint": True,
     "optimizer_sharding": "zero1",
+    "compression": True,
+    "tools": [*TOOLS, "checkpoints"],
 }
-BRIEF: Answers = {"model": "resnet", "amp": "off", "accumulation": True, "checkpoint": False}
+BRIEF: Answers = {
+    "model": "resnet",
+    "amp": "off",
+    "accumulation": True,
+    "checkpoint": False,
+    "compression": True,
+    "tools": TOOLS,
+}
 
 EXACT = ["ddp.bucket_mb=1", "ddp.gradient_as_bucket_view=false"]
 STATIC = "ddp.static_graph=true"  # not there with accumulation: see decision 0013

@@ -36,7 +36,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def measure(answers: Answers, project: Path, data: Path, *more: str) -> list[dict[str, Any]]:
     """What was measured, and estimated, on each of two ranks."""
-    template.write(answers, project)
+    template.write({**answers, "tools": ["memory"], "compression": True}, project)
     (project / "train.py").rename(project / "original.py")
     shutil.copy(Path(__file__).with_name("measured.py"), project / "train.py")
     model = str(answers["model"])

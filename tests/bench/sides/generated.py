@@ -12,7 +12,8 @@ import config
 import data
 import steps
 import train
-from engine import checkpoint, distributed, loading, report, state
+from engine import checkpoint, distributed, loading, report
+from engine.state import TrainState
 from torch import Tensor
 
 from bench.cases import received
@@ -41,9 +42,9 @@ def timed_evaluate(*arguments: Any) -> Any:
     return clock.repeat("evaluation", lambda: evaluate(*arguments))
 
 
-def timed_save(folder: Any, now: Any, cfg: config.Config, ranks: distributed.Ranks) -> None:
-    clock.repeat("save", lambda: save(folder, now, cfg, ranks))
-    clock.repeat("load", lambda: checkpoint.resume(folder, now, cfg, ranks))
+def timed_save(folder: Any, state: Any, cfg: config.Config, process: distributed.Process) -> None:
+    clock.repeat("save", lambda: save(folder, state, cfg, process))
+    clock.repeat("load", lambda: checkpoint.resume(folder, state, cfg, process))
 
 
 class Done:
@@ -60,10 +61,10 @@ def times_ranks(sums: Tensor, **_: bool) -> Done:
     return Done()
 
 
-def forget(_: report.Reporter, now: state.TrainState) -> None:
+def forget(_: report.Reporter, state: TrainState) -> None:
     """The valid targets since the last log point, as a report does."""
     called.add("unlogged")
-    now.valid = 0
+    state.target_count = 0
 
 
 def seed_nothing(*_: int | str) -> None:
