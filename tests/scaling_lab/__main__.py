@@ -160,7 +160,8 @@ def prepare() -> Path:
     shutil.rmtree(BUILD, ignore_errors=True)
     BUILD.mkdir(parents=True)
     project = BUILD / "project"
-    render({"model": "mlp", "amp": "off"}, project)
+    answers = {"model": "mlp", "amp": "off", "tools": ["scaling"], "compression": True}
+    render(answers, project)
     command = [sys.executable, "train.py", "--prepare-only", f"data.folder={BUILD / 'data'}"]
     subprocess.run(command, cwd=project, check=True)
     return project
