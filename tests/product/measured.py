@@ -1,4 +1,4 @@
-"""Beside a project's train.py: the memory that its third step takes, and what tools.memory says of it.
+"""Beside a project's train.py: the memory of its third step, and what tools.memory says of it.
 
 What lies there before the step is asked of the objects themselves. What the step adds are the CPU
 allocator's own counts, which see what no estimate looks at: what kernels take for themselves. They

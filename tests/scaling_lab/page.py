@@ -7,7 +7,7 @@ from typing import Any
 
 HEAD = """# How well scaling is predicted
 
-Generated projects have `tools.scaling`, which measures how training scales and [predicts it for more
+In projects `tools.scaling` measures how training scales and [predicts it for more
 ranks](code/scaling.md). Here its model predicts steps that it was not fitted to, and they are then
 measured. Bandwidth, latency and slowdown come from one run of two ranks, the first row of each
 table. For each other row the model gets what a rank does by itself, measured in that run under
