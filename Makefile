@@ -2,7 +2,10 @@
 # Another Python: make test PYTHON=python3.12. Another number of test workers: make test WORKERS=4.
 
 PYTHON ?= python3
-WORKERS ?= 2
+# Three for two cores: who waits for a process of its own leaves the core to others.
+WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n + (n > 8 ? 4 : (n + 1) / 2))))
+# What is drawn at random in the long targets; `make test` always draws the same.
+SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -20,6 +23,10 @@ export GIT_TERMINAL_PROMPT := 0
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt --build-constraint constraints.txt
+PYTEST := $(BIN)/python -m pytest -rs --summary --numprocesses=$(WORKERS)
+# What one edit breaks most often; prompts, updates and the wheel take longer.
+QUICK := $(addprefix tests/,product/test_programs.py product/test_equality.py product/test_files.py \
+    product/test_parts.py $(addprefix generator/test_,answers.py cli.py detect.py questions.py render.py sites.py))
 TEMPLATE := $(shell find ddpgen template -type f -not -path '*/__pycache__/*')
 
 .PHONY: help
@@ -34,17 +41,24 @@ demo: build/demo/.installed    ## generate the default project, train it on two 
 	@$(BIN)/python tests/quality/summary.py build/demo/runs/demo
 
 .PHONY: test
-test: $(VENV)/dev    ## everything: lint, types, generator, every variant, real training, real clusters
+test: lint    ## everything: lint, types, generator, every variant, real training, real clusters
 	@if [[ $$(id -u) == 0 ]] && command -v apt-get >/dev/null; then tests/clusters/install.sh; fi
+	$(PYTEST) </dev/null
+
+.PHONY: quick
+quick: lint    ## after every change: lint, types, generator, one program of each model
+	$(PYTEST) $(QUICK) --programs=few -k "not (test_types or sigkill or parallel)" </dev/null
+
+.PHONY: lint
+lint: $(VENV)/dev    ## style and types of ddpgen itself
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict ddpgen
-	$(BIN)/python -m pytest -rs --numprocesses=$(WORKERS) </dev/null
 
 .PHONY: matrix
-matrix: $(VENV)/dev    ## every combination: renders, trains on two processes; writes docs/matrix.md
-	$(BIN)/python -m pytest -rs tests/product tests/clusters/test_files.py --programs=all --own-tests=pairs \
-	    --page=docs/matrix.md --numprocesses=$(WORKERS) </dev/null
+matrix: $(VENV)/dev    ## every combination is trained, every mistake put in; writes docs/matrix.md and mutants.md
+	$(PYTEST) tests/product tests/clusters/test_files.py tests/mutants --seed=$(SEED) --programs=all \
+	    --own-tests=pairs --mutants=all --page=docs/matrix.md --page=docs/mutants.md </dev/null
 
 .PHONY: gpu-bundle
 gpu-bundle: $(VENV)/dev    ## a folder of programs that any machine with GPUs, Python and PyTorch can train: build/gpu
@@ -58,19 +72,19 @@ gpu: gpu-bundle    ## train them on the GPUs of this machine; writes docs/gpu.js
 .PHONY: clusters
 clusters: $(VENV)/dev    ## real clusters: jobs preempted, nodes lost, networks cut, 64 nodes; writes docs/clusters.md
 	@if [[ $$(id -u) == 0 ]] && command -v apt-get >/dev/null; then tests/clusters/install.sh; fi
-	$(BIN)/python -m pytest -rs tests/clusters --clusters=all --page=docs/clusters.md </dev/null
+	$(BIN)/python -m pytest -rs --summary tests/clusters --clusters=all --page=docs/clusters.md </dev/null
 
 .PHONY: update-tests
 update-tests: $(VENV)/dev    ## updates from every release to every later one, and of 500 randomly edited projects
-	$(BIN)/python -m pytest -rs tests/update --updates=all --edits=500 --numprocesses=$(WORKERS) </dev/null
+	$(PYTEST) tests/update --updates=all --edits=500 --seed=$(SEED) </dev/null
 
 .PHONY: attack
 attack: $(VENV)/dev    ## 10,000 hostile sets of answers; commands killed at random moments, full disks, races
-	$(BIN)/python -m pytest -rs tests/attack --attacks=10000 --kills=40 --numprocesses=$(WORKERS) </dev/null
+	$(PYTEST) tests/attack --attacks=10000 --kills=40 --seed=$(SEED) </dev/null
 
 .PHONY: mutants
 mutants: $(VENV)/dev    ## put every mistake of the catalogue into generated projects, write docs/mutants.md
-	@cd tests && ../$(BIN)/python -m mutants </dev/null
+	$(PYTEST) tests/mutants --mutants=all --page=docs/mutants.md </dev/null
 
 .PHONY: quality
 quality: $(VENV)/dev    ## train the defaults of all model families, compare with the goals, write docs/quality.md

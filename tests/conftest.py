@@ -20,6 +20,8 @@ ONE_WORKER = (
     "test_many_nodes.py",
     "test_pbs_lsf.py",
 )
+# With few programs, what shares their ranks, or the server that these are forked from.
+FEW = ("test_programs.py", "test_equality.py")
 
 PAGES = {
     "matrix.md": "product.page",
@@ -34,12 +36,16 @@ SUMMARY = "summary"
 class Scheduling(LoadScopeScheduling):
     """Every test by itself, but those with a cluster one after the other.
 
-    The marks of pytest-xdist 3.8 for that have no effect with pytest 9.2.
+    So are few programs: to start their ranks takes longer than to train them. (The marks of
+    pytest-xdist 3.8 for that have no effect with pytest 9.2.)
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "clusters" if file.endswith(ONE_WORKER) else nodeid
+        if file.endswith(ONE_WORKER):
+            return "clusters"
+        few = self.config.getoption("--programs") == "few"
+        return "programs" if few and file.endswith(FEW) else nodeid
 
 
 @pytest.hookimpl(tryfirst=True)  # hypothesis reads its seed in the same hook
@@ -95,10 +101,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--programs",
-        choices=["few", "pairs", "cores", "all"],
+        choices=["few", "cores", "all"],
         default="cores",
-        help="which training programs run: one of each model; every pair of options; also every "
-        "core, and every form of what is separable from it (the default); all",
+        help="which training programs run: the default one of each model; every core, every form "
+        "of what is separable from it and every pair of options (the default); all",
     )
     parser.addoption(
         "--own-tests",

@@ -1,20 +1,15 @@
 """docs/matrix.md: what a run of the matrix did, written by that run."""
 
 import statistics
-from collections import defaultdict
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import summary
 from clusters import variants
 
 from product import programs, template
 from product.combinations import combinations
-
-PURPOSE = {
-    "test_programs.py::test_program": "programs that trained on two processes, evaluated, saved, "
-    "resumed where they can, and gave the losses of the plainest program",
-    "test_own_tests.py::test_project_passes_its_own_tests": "projects that passed their own tests",
-}
 
 
 def write(reporter: Any, page: Path) -> None:
@@ -24,45 +19,55 @@ def write(reporter: Any, page: Path) -> None:
         reporter: pytest's terminal reporter at the end of the run.
         page: the file.
     """
-    seconds: dict[str, list[float]] = defaultdict(list)
-    counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    reasons: dict[str, int] = defaultdict(int)
+    outcomes: dict[str, str] = {}
+    seconds: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
     for outcome in ("passed", "failed", "error", "skipped"):
         for report in reporter.stats.get(outcome, []):
-            kind = report.nodeid.partition("[")[0].rpartition("/")[2]
-            counts[kind][outcome] += 1
-            seconds[kind].append(report.duration)
+            outcomes[report.nodeid] = "failed" if outcome == "error" else outcome
+            seconds[report.nodeid] += report.duration
             if outcome == "skipped":
                 reasons[str(report.longrepr[2]).removeprefix("Skipped: ")] += 1
-    page.write_text(_text(counts, seconds, reasons), encoding="utf-8")
+    rows = list(summary.rows(outcomes, seconds))
+    page.write_text(text(rows, reasons), encoding="utf-8")
 
 
-def _text(
-    counts: dict[str, dict[str, int]], seconds: dict[str, list[float]], reasons: dict[str, int]
-) -> str:
-    valid, distinct = len(combinations(programs.options())), len(programs.programs())
-    launch = variants.rendered()
-    texts = sum(len(found) for found in launch.values())
-    passed = sum(counted["passed"] for counted in counts.values())
-    failed = sum(counted["failed"] + counted["error"] for counted in counts.values())
+def text(rows: list[summary.Row], reasons: Counter[str]) -> str:
+    """The page, in Markdown."""
+    launch = sum(len(found) for found in variants.rendered().values())
+    counted = sum((row.outcomes for row in rows), Counter())
+    counts = ", ".join(f"{counted[name]} {name}" for name in ("passed", "failed", "skipped"))
     lines = [
         "# Every combination",
         "",
         "Written by `make matrix`; nothing here was typed by hand.",
         "",
-        f"- Options that shape the program: {valid} valid combinations, {distinct} programs.",
-        f"- {len(list(template.files()))} files; those of launch/ have {texts} distinct texts.",
-        f"- {passed} tests passed, {failed} failed, {sum(reasons.values())} were skipped.",
+        *trained(),
+        f"- {len(list(template.files()))} files; those of launch/ have {launch} distinct texts.",
+        f"- Tests: {counts}.",
         "",
         "| what | passed | failed | median s | longest s | all s |",
         "|---|---|---|---|---|---|",
     ]
-    for kind in sorted(counts, key=lambda kind: -sum(seconds[kind])):
-        name = PURPOSE.get(kind, f"`{kind}`")
-        times = seconds[kind]
-        figures = (statistics.median(times), max(times), sum(times))
-        shown = " | ".join(f"{figure:.1f}" for figure in figures)
-        bad = counts[kind]["failed"] + counts[kind]["error"]
-        lines.append(f"| {name} | {counts[kind]['passed']} | {bad} | {shown} |")
-    lines += ["", "Skipped:", "", *(f"- {number} × {why}" for why, number in reasons.items())]
-    return "\n".join(lines if reasons else lines[:-3]) + "\n"
+    for row in sorted(rows, key=lambda row: -sum(row.seconds)):
+        times = (statistics.median(row.seconds), max(row.seconds), sum(row.seconds))
+        figures = " | ".join(f"{figure:.1f}" for figure in times)
+        passed, failed = (row.outcomes[name] for name in ("passed", "failed"))
+        lines.append(f"| {row.name}: {row.sentence} | {passed} | {failed} | {figures} |")
+    if reasons:
+        lines += ["", "Skipped:", "", *(f"- {number} × {why}" for why, number in reasons.items())]
+    return "\n".join(lines) + "\n"
+
+
+def trained() -> list[str]:
+    """What is trained by which target, and what is equal by text."""
+    valid, every = len(combinations(programs.options())), len(programs.programs())
+    names = ", ".join(f"`{name}`" for name in programs.separable())
+    paths = {path for name in programs.separable() for path in programs.touched(name)}
+    touched = ", ".join(f"`{path}`" for path in sorted(paths))
+    more = f"{len(programs.parts())} more: every form that {touched} take together"
+    return [
+        f"- Options that shape the program: {valid} valid combinations, {every} programs.",
+        f"- `make test` trains the {len(programs.cores())} in which {names} is off, and {more}.",
+        "- In all others every other file is, by text, that of a program that is trained.",
+    ]

@@ -17,6 +17,12 @@ from product.programs import STEP_OPTIONS
 HERE = Path(__file__).parent
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    every = projects()
+    chosen = every[:1] if metafunc.config.getoption("--programs") == "few" else every
+    metafunc.parametrize("answers", chosen, ids=identifier)
+
+
 def projects() -> list[Answers]:
     """A few of each family, in which every value of every option occurs."""
     # Precision is the test's own: autocast leaves float64 alone.
@@ -25,7 +31,6 @@ def projects() -> list[Answers]:
     return [row for f in families for row in singles([r for r in rows if r["model"] == f])]
 
 
-@pytest.mark.parametrize("answers", projects(), ids=identifier)
 def test_ranks_equal_one_process(answers: Answers, tmp_path: Path) -> None:
     project = tmp_path / "project"
     template.write(answers, project)

@@ -58,8 +58,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def resident(how_many: str) -> list[Answers]:
     """The programs that are trained in ranks that stay."""
     if how_many == "few":
-        rows = programs.cores()
-        return [next(r for r in rows if r["model"] == m) for m in families()]
+        return few()
     if how_many == "pairs":
         return []
     return programs.alone() if how_many == "all" else [*programs.cores(), *programs.parts()]
@@ -67,11 +66,16 @@ def resident(how_many: str) -> list[Answers]:
 
 def processes(how_many: str) -> list[Answers]:
     """The programs that are trained in ranks of their own."""
-    return [] if how_many == "few" else pairs(combinations(programs.options()))
+    return few()[:1] if how_many == "few" else pairs(combinations(programs.options()))
 
 
-def families() -> list[str]:
-    return template.QUESTIONS["model"].values
+def few() -> list[Answers]:
+    """The default program of each model."""
+    named = programs.options()
+    contexts = [template.context({"model": m}) for m in template.QUESTIONS["model"].values]
+    defaults = [{name: seen[name] for name in named} for seen in contexts]
+    rows = programs.cores()
+    return [next(row for row in rows if row.items() <= default.items()) for default in defaults]
 
 
 @pytest.fixture(scope="session")
