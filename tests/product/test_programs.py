@@ -173,6 +173,36 @@ def test_program_from_start_to_exit(
     shutil.rmtree(project)
 
 
+@pytest.fixture
+def trained(tmp_path: Path, shared: Path, pool: Pool) -> tuple[Path, list[str], History]:
+    """A program, its overrides and its history."""
+    overrides = settings(few()[0], shared)
+    template.write(few()[0], tmp_path, programs.training_files())
+    return tmp_path, overrides, train(tmp_path, 2, overrides, start=pool.train)
+
+
+def test_other_losses_are_noticed(
+    trained: tuple[Path, list[str], History], pool: Pool, reference: Callable[..., History]
+) -> None:
+    project, overrides, rows = trained
+    expected = reference(*plainest(few()[0]))
+    compare(rows, expected, TOLERANCE["bf16"])
+    others = train(project, 2, [*overrides, "run.seed=1"], "others", pool.train)
+    with pytest.raises(AssertionError, match="train_loss is"):
+        compare(others, expected, TOLERANCE["bf16"])
+
+
+def test_resume_that_ends_differently_is_noticed(
+    trained: tuple[Path, list[str], History], pool: Pool
+) -> None:
+    """By its checkpoint alone: its losses are the same, as they are rounded."""
+    project, overrides, rows = trained
+    stop_and_resume(project, 2, overrides, rows, pool.train)
+    changed = [*overrides, "optim.beta2=0.99900001"]
+    with pytest.raises(AssertionError, match="other bits than without a stop"):
+        stop_and_resume(project, 2, changed, rows, pool.train)
+
+
 def write(answers: Answers, project: Path, request: pytest.FixtureRequest) -> Path:
     """The program's files, and how to repeat its test."""
     template.write(answers, project, programs.training_files())
