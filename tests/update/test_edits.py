@@ -1,5 +1,6 @@
 """Random edits of a user, then an update: no line is lost, nothing ends in a traceback."""
 
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -106,7 +107,7 @@ def mine(project: Path) -> set[str]:
         for path in project.rglob("*")
         if path.is_file() and ".git" not in path.relative_to(project).parts
         for line in path.read_text().splitlines()
-        if "mine " in line
+        if re.search(r"mine \d", line)
     }
 
 
