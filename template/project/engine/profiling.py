@@ -77,7 +77,8 @@ def summary(recorded: profile, device: torch.device, steps: int) -> str:
     busy = timeline.covered(computing + communicating)
     total = timeline.extent(computing + communicating)
     lines = [
-        f"{steps} steps of {total / steps / 1e3:.2f} ms on rank 0, slower than without recording:",
+        f"{steps} step{'s' * (steps > 1)} of {total / steps / 1e3:.2f} ms on rank 0, "
+        "slower than without recording:",
         f"{timeline.covered(communicating) / total:7.1%} communication, "
         f"{(busy - timeline.covered(computing)) / total:.1%} without computing beside it",
         f"{1 - busy / total:7.1%} idle",

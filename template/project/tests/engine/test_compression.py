@@ -1,0 +1,67 @@
+"""Gradients that travel in fewer bytes arrive, within the error that their type has."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+import config
+from engine import compression, distributed
+from support import common, processes
+
+RANKS = 3
+ROUNDING = {"bf16": 2.0**-8, "fp16": 2.0**-11}
+
+
+def gradients(cfg: config.Config, passes: int) -> tuple[list[Tensor], list[Tensor]]:
+    """A layer's gradients in each of several passes: this rank's own, and what DDP made of it."""
+    own, reduced = [], []
+    with distributed.session(cfg.ddp) as process:
+        torch.manual_seed(process.rank)
+        layer = nn.Linear(24, 16, bias=False, device=process.device)
+        network = DistributedDataParallel(layer)
+        memory = compression.register(network, cfg.ddp)
+        for _ in range(passes):
+            inputs = torch.randn(5, 24, device=process.device)
+            (plain,) = torch.autograd.grad(layer(inputs).square().sum(), layer.weight)
+            own.append(plain.double().cpu())
+            network.zero_grad()
+            network(inputs).square().sum().backward()
+            assert layer.weight.grad is not None
+            reduced.append(layer.weight.grad.double().cpu())
+        compression.forget(memory, passes)
+    return own, reduced
+
+
+@pytest.mark.parametrize("compress", ROUNDING)
+def test_error_is_that_of_the_type(compress: str, tmp_path: Path) -> None:
+    """At most one rounding per rank and one of the sum, of the mean magnitude."""
+    cfg = common.settings(tmp_path, f"ddp.compress={compress}", "ddp.device=cpu")
+    ranks = processes.run(RANKS, gradients, cfg, 2)
+    for step in range(2):
+        each = torch.stack([own[step] for own, _ in ranks])
+        bound = (RANKS + 1) * ROUNDING[compress] * each.abs().mean(0)
+        for _, reduced in ranks:
+            assert torch.equal(reduced[step], ranks[0][1][step]), "ranks differ"
+            assert bool(((reduced[step] - each.mean(0)).abs() <= bound + 1e-6).all())
+
+
+def test_powersgd_loses_nothing_for_good(tmp_path: Path) -> None:
+    """All that was sent, and what is kept for the next step, is the sum of the gradients.
+
+    The first two passes send whole gradients; afterwards the sum of what arrived stays within one
+    step's gradient of the sum that should have.
+    """
+    overrides = ["ddp.compress=powersgd", "ddp.powersgd_after=2", "ddp.powersgd_rank=2"]
+    cfg = common.settings(tmp_path, *overrides, "ddp.device=cpu")
+    ranks = processes.run(RANKS, gradients, cfg, 12)
+    means = [torch.stack([own[step] for own, _ in ranks]).mean(0) for step in range(12)]
+    arrived = ranks[0][1]
+    torch.testing.assert_close(arrived[0], means[0], rtol=1e-5, atol=1e-6)
+    assert not torch.allclose(arrived[4], means[4], rtol=1e-2), "nothing was left out"
+    missing = sum(means) - sum(arrived)
+    assert float(missing.norm()) < 3 * max(float(mean.norm()) for mean in means)
+    for _, reduced in ranks:
+        assert torch.equal(torch.stack(reduced), torch.stack(arrived)), "ranks differ"
