@@ -30,6 +30,7 @@ VALUES: dict[str, list[Value]] = {
     "time_limit": ["1:02:03"],
     "cpus_per_gpu": [7],
     "launch_folder": ["launch"],
+    "tools": [[], ["preflight"]],
 }
 # Answers that may be empty: none, each by itself, and all at once.
 OPTIONAL: Answers = {

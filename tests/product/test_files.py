@@ -139,10 +139,12 @@ def test_where_it_runs_leaves_training_files_as_they_are(tmp_path: Path) -> None
         {"clusters": ["slurm", "pbs", "lsf"], "container": "apptainer", "network": "infiniband"},
         {"clusters": ["kubernetes", "ssh"], "container": "docker", "network": "efa"},
     ]
+    training: Answers = {"model": "gpt", "tracker": "mlflow", "compression": True}
+    training["tools"] = ["preflight", "memory", "scaling", "profile", "checkpoints"]
     texts: set[tuple[str, ...]] = set()
     for number, answers in enumerate(where):
         folder = tmp_path / str(number)
-        render({**answers, "model": "gpt", "tracker": "mlflow"}, folder)
+        render({**answers, **training}, folder)
         texts.add(tuple((folder / path).read_text() for path in programs.training_files()))
     assert len(texts) == 1
 

@@ -24,17 +24,18 @@ def test_other_files_are_the_same_whatever_is_chosen(option: str) -> None:
         name = template.files()[path]
         if not name.endswith(".jinja"):
             continue
-        looked_up = False
+        matters = False
         for answers in combinations(template.reads(path)):
+            if (text := template.text(path, answers)) is None:
+                matters = matters or option in template.reads(path)  # the file is there, or not
+                continue
             seen = template.context(answers)
             del seen[option]
             try:
-                text = template.ENVIRONMENT.get_template(name).render(seen)
+                assert template.ENVIRONMENT.get_template(name).render(seen) == text, path
             except UndefinedError:
-                looked_up = True
-            else:
-                assert template.text(path, answers) in (None, text), path
-        assert looked_up == (path in programs.touched(option)), path
+                matters = True
+        assert matters == (path in programs.touched(option)), path
 
 
 def test_every_text_of_every_training_file_is_trained() -> None:
@@ -42,7 +43,7 @@ def test_every_text_of_every_training_file_is_trained() -> None:
     for path in programs.training_files():
         found = {template.text(path, row) for row in trained}
         rows = programs.programs() if path in programs.code() else programs.alone()
-        assert found == {template.text(path, row) for row in rows}, path
+        assert found >= {template.text(path, row) for row in rows}, path
 
 
 def test_every_program_is_a_core_but_for_what_is_separable() -> None:

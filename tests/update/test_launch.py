@@ -16,7 +16,7 @@ from ddpgen.updating import update
 from update.lab import NEW, OLD, Lab
 from update.test_equality import assert_same
 
-# The default of the tools follows the number of nodes, and a set of launch files follows the project.
+# The default of the tools follows the number of nodes; a set of launch files follows the project.
 FIRST: dict[str, Value] = {"model": "resnet", "gpus_per_node": 2, "tools": []}
 SLURM: dict[str, Value] = {"clusters": ["slurm"], "nodes": 8, "network": "infiniband"}
 

@@ -64,6 +64,22 @@ def test_file_is_divided(tmp_path: Path, ending: str) -> None:
     assert sorted(read) == sorted(expected(ROWS))
 
 
+def test_edited_file_is_read_anew(tmp_path: Path) -> None:
+    """What was prepared from the file before does not count any more."""
+    for rows in (ROWS[:6], ROWS):
+        source = write(tmp_path / "texts.jsonl", rows)
+        cfg = settings(tmp_path, source=source, length=32, vocabulary=300)
+        data.prepare(cfg)
+        splits = data.open_splits(cfg)
+        assert len(splits.train) + len(splits.val) == len(rows)
+
+
+def test_length_is_checked(tmp_path: Path) -> None:
+    """DistilBERT has no position behind its last."""
+    with pytest.raises(config.ConfigError, match=r"data\.length = 513 must be from 2 to 512"):
+        data.prepare(settings(tmp_path, length=513))
+
+
 def test_folder_of_splits(tmp_path: Path) -> None:
     """train.* and val.* are taken as they are, in whatever format."""
     folder = tmp_path / "texts"

@@ -31,6 +31,16 @@ def test_text_file_is_divided_at_its_end(tmp_path: Path) -> None:
     assert len(read[1]) == 190
 
 
+def test_edited_text_is_read_anew(tmp_path: Path) -> None:
+    """What was prepared from the text before does not count any more."""
+    path = tmp_path / "book.txt"
+    cfg = settings(tmp_path, source=str(path), validation=0.5)
+    for text in ("one " * 300, "two " * 300):
+        path.write_text(text)
+        data.prepare(cfg)
+        assert bytes(data.open_splits(cfg).train.tokens.open().tolist()).decode() == text[:600]
+
+
 def test_folder_holds_out_whole_files(tmp_path: Path) -> None:
     """Files go to one split or the other, and only those that match the pattern."""
     for name in range(10):

@@ -122,6 +122,8 @@ def _read_file(cfg: config.Data) -> tuple[Tensor, Tensor]:
     if cfg.target not in table.column_names:
         names = ", ".join(table.column_names)
         raise config.ConfigError(f"data.target = {cfg.target!r}: the columns are {names}")
+    if not table.num_rows:
+        raise config.ConfigError(f"{path} has no rows")
     targets = _number_classes(cfg, table[cfg.target].to_pylist())
     features = table.drop_columns(cfg.target)
     columns = [_numbers(path, name, features[name].to_pylist()) for name in features.column_names]
@@ -138,8 +140,7 @@ def _number_classes(cfg: config.Data, labels: list[Any]) -> Tensor:
     if fractions or (len(distinct) > len(labels) / 2 and not isinstance(labels[0], str)):
         raise config.ConfigError(
             f"data.target = {cfg.target!r} has {len(distinct)} different numbers in {len(labels)} "
-            "rows, which are no classes: name a column of labels, or predict numbers with a model "
-            "of your own (ddpgen set model=custom)"
+            "rows, which are no classes: name a column of labels"
         )
     classes = {label: number for number, label in enumerate(sorted(distinct))}
     return torch.tensor([classes[label] for label in labels])

@@ -16,13 +16,8 @@ ROWS = 40
 
 def write_table(path: Path) -> None:
     """A small table with a number, a constant, and labels that are words."""
-    table = pa.table(
-        {
-            "size": [float(n) for n in range(ROWS)],
-            "constant": [1.0] * ROWS,
-            "kind": ["odd" if n % 2 else "even" for n in range(ROWS)],
-        }
-    )
+    sizes, kinds = [float(n) for n in range(ROWS)], ["even", "odd"] * (ROWS // 2)
+    table = pa.table({"size": sizes, "constant": [1.0] * ROWS, "kind": kinds})
     if path.suffix == ".csv":
         csv.write_csv(table, path)
     else:
@@ -57,6 +52,36 @@ def test_bundled_sets(name: str, tmp_path: Path) -> None:
     first, second = data.open_splits(cfg), data.open_splits(cfg)
     assert first.val.inputs.equal(second.val.inputs)
     assert first.shape.classes == len(first.train.targets.unique())
+
+
+def test_edited_file_is_read_anew(tmp_path: Path) -> None:
+    """What was prepared from the file before does not count any more."""
+    path = tmp_path / "table.csv"
+    cfg = settings(tmp_path, path)
+    for rows in (10, 20):
+        path.write_text("size,kind\n" + "".join(f"{n},{n % 2}\n" for n in range(rows)))
+        data.prepare(cfg)
+        train, val, _ = data.open_splits(cfg)
+        assert len(train) + len(val) == rows
+
+
+CELLS = {
+    "1.5,a\n,b\n": r"column 'size' is empty in row 2",
+    "1.5,a\nmany,b\n": r"column 'size' is '1\.5' in row 1",
+    "1.5,a\ninf,b\n": r"column 'size' is inf in row 2",
+    "1,0.25\n2,0.5\n": r"2 different numbers in 2 rows, which are no classes",
+    "1,1\n2,2\n3,3\n": r"3 different numbers in 3 rows",
+    "1,1\n2,\n3,1\n": r"row 2 has no 'kind'",
+    "": r"has no rows",
+}
+
+
+@pytest.mark.parametrize("cells", CELLS)
+def test_cells_that_do_not_fit_are_named(cells: str, tmp_path: Path) -> None:
+    """With column and row, before anything is trained on them."""
+    (tmp_path / "table.csv").write_text("size,kind\n" + cells)
+    with pytest.raises(config.ConfigError, match=CELLS[cells]):
+        data.prepare(settings(tmp_path, tmp_path / "table.csv"))
 
 
 def test_mistakes_are_named(tmp_path: Path) -> None:

@@ -55,6 +55,17 @@ def test_folder_is_divided(tmp_path: Path) -> None:
     assert sorted(train + val) == [0] * 6 + [1] * 6 + [2] * 6
 
 
+def test_images_that_came_later_are_seen(tmp_path: Path) -> None:
+    """The list that was prepared before does not count any more."""
+    cfg = settings(tmp_path, source=str(tmp_path / "images"))
+    draw(tmp_path / "images", 2)
+    data.prepare(cfg)
+    Image.new("RGB", (20, 20), COLOURS["red"]).save(tmp_path / "images" / "red" / "late.png")
+    data.prepare(cfg)
+    train, val, _ = data.open_splits(cfg)
+    assert len(train) + len(val) == 7
+
+
 def test_folders_of_splits(tmp_path: Path) -> None:
     """train/ and val/ are taken as they are."""
     draw(tmp_path / "images" / "train", 3)

@@ -9,11 +9,10 @@ import config
 from engine import checkpoint
 
 
-def save(run: Path, step: int, best_step: int = 0) -> Path:
+def save(run: Path, step: int) -> Path:
     """A small checkpoint."""
     path = checkpoint.path_of(run, step)
-    weights = {"weight": torch.full((2, 2), float(step))}
-    content = {"model": weights, "step": step, "best_step": best_step, "config": {}}
+    content = {"model": {"w": torch.full((2,), step)}, "step": step, "best_step": 0, "config": {}}
     checkpoint.write(path, content, world_size=2)
     return path
 
@@ -29,23 +28,21 @@ def test_rotation_keeps_what_was_just_written(tmp_path: Path) -> None:
     assert not leftover.exists()
 
 
-@pytest.mark.parametrize(
-    ("manifest", "reason"),
-    [
-        ('{"format": 99}', "a newer program wrote it, in format 99"),
-        ("[]", "its manifest is damaged, or another program's"),
-        ('{"format": 1', "its manifest is damaged, or another program's"),
-        ('{"format": 1, "sha256": "0"}', "its content is not what was written"),
-    ],
-)
-def test_reason_is_said(
-    manifest: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+REASONS = {
+    '{"format": 99}': "a newer program wrote it, in format 99",
+    "[]": "its manifest is damaged, or another program's",
+    '{"format": 1': "its manifest is damaged, or another program's",
+    '{"format": 1, "sha256": "0"}': "its content is not what was written",
+}
+
+
+@pytest.mark.parametrize("manifest", REASONS)
+def test_reason_is_said(manifest: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Which file, why, and which one is used instead."""
     good, bad = save(tmp_path, 1), save(tmp_path, 2)
     bad.with_suffix(".json").write_text(manifest)
     assert checkpoint.newest_good(tmp_path) == str(good)
-    assert capsys.readouterr().out == f"passed over {bad}: {reason}\n"
+    assert capsys.readouterr().out == f"passed over {bad}: {REASONS[manifest]}\n"
 
 
 def test_full_disk_is_named(tmp_path: Path) -> None:

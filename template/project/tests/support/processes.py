@@ -84,11 +84,7 @@ class World:
 
 
 def run(
-    size: int,
-    function: Callable[..., Any],
-    *arguments: Any,
-    per_node: int = 0,
-    seconds: float = 120,
+    size: int, function: Callable[..., Any], *arguments: Any, per_node: int = 0, seconds: int = 120
 ) -> list[Any]:
     """Call a function on each rank of a world; returns what each returned.
 
