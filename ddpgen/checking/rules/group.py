@@ -124,10 +124,10 @@ def environment_settings(module: Module) -> Iterator[tuple[str, ast.AST, ast.exp
 
 
 _NAMES = r"[\"'](LOCAL_)?(RANK|WORLD_SIZE)[\"']"
-# The program sets the variables, asks whether they are there, or starts its ranks itself.
+# The program sets the variables, or asks whether they are there.
 _DEFAULTS = re.compile(
     rf"environ\.(setdefault|update)\(\s*([^\"'\s]|{_NAMES})|{_NAMES} (not )?in |"
-    rf"environ\[{_NAMES}\] = |is_torchelastic_launched|\.spawn\(|Process\(|start_processes"
+    rf"environ\[{_NAMES}\] = |is_torchelastic_launched"
 )
 
 
@@ -137,7 +137,7 @@ _DEFAULTS = re.compile(
     "give defaults: os.environ.setdefault('RANK', '0'), and the same for the others",
 )
 def needs_launcher(module: Module) -> Iterator[ast.AST]:
-    if module.program.says(_DEFAULTS):
+    if module.program.says(_DEFAULTS) or module.program.starts_ranks:
         return
     for node in module.nodes:
         if (
