@@ -15,9 +15,10 @@ from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 
 from ddpgen.errors import DdpgenError
-from ddpgen.updating import rewriting, trees
-from ddpgen.updating.migrations import Migration, module, table
-from ddpgen.updating.new_names import Names
+from ddpgen.renaming import rewriting
+from ddpgen.renaming.migrations import Migration, module, table
+from ddpgen.renaming.new_names import Names
+from ddpgen.updating import trees
 from ddpgen.updating.trees import Entry
 
 _SHIM = "# Made by `ddpgen update`, and removed by the next one."

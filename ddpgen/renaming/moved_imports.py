@@ -6,7 +6,7 @@ from typing import cast
 import libcst as cst
 from libcst import helpers
 
-from ddpgen.updating.import_blocks import ordered, separated
+from ddpgen.renaming.import_blocks import ordered, separated
 
 _Line = cst.SimpleStatementLine
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 import libcst as cst
 from libcst.metadata import MetadataWrapper
 
-from ddpgen.updating.moved_imports import MovedImports
-from ddpgen.updating.new_names import Exported, Names, Spelled
+from ddpgen.renaming.moved_imports import MovedImports
+from ddpgen.renaming.new_names import Exported, Names, Spelled
 
 
 class UnreadableError(Exception):
