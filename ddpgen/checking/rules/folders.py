@@ -8,7 +8,7 @@ from ddpgen.checking.reading.expressions import constant, keyword, matches, meth
 from ddpgen.checking.reading.guards import guarded
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import mentions
-from ddpgen.checking.registry import rule
+from ddpgen.checking.registry import WARNING, rule
 from ddpgen.checking.rules.output import in_training
 
 _CLOCK = r"strftime|datetime\.(now|today)|time\.time(_ns)?\(\)"
@@ -22,6 +22,7 @@ _COUNTS = r"max\(|len\(|\+ 1|count\(|next\(|range\("
     "O1",
     "every rank writes these lines into the same file",
     "write on rank 0 only",
+    severity=WARNING,
 )
 def every_rank_writes(module: Module) -> Iterator[ast.AST]:
     for call, name in module.calls:
