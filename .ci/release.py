@@ -12,6 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from ddpgen import origin
 from ddpgen.errors import DdpgenError
 from ddpgen.fetching import template_source
 
@@ -55,7 +56,7 @@ def check(version: str) -> str:
     if git("status", "--porcelain"):
         raise DdpgenError("the work tree is not clean: commit first")
     known = template_source.released()
-    if known and template_source.order(f"v{version}") <= template_source.order([*known][-1]):
+    if known and origin.order(f"v{version}") <= origin.order([*known][-1]):
         raise DdpgenError(f"{version} is not later than {[*known][-1]}")
     if git("tag", "--list", f"v{version}"):
         raise DdpgenError(f"the tag v{version} exists already")

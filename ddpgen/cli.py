@@ -199,15 +199,9 @@ def _site(site: argparse.ArgumentParser) -> None:
 
 
 def _check(check: argparse.ArgumentParser) -> None:
-    check.description = "Read Python and launch files, run nothing, and report pitfalls of DDP."
-    check.epilog = "Exit codes: 0 nothing found, 1 findings, 2 a mistake in the command."
-    check.add_argument("paths", nargs="*", metavar="PATH", help="a file or a folder")
-    check.add_argument("--format", choices=["text", "json", "sarif"], default="text")
-    check.add_argument("--select", default="", metavar="IDS", help="only these, as in G3,K1")
-    check.add_argument("--ignore", default="", metavar="IDS", help="all but these")
-    about = check.add_mutually_exclusive_group()
-    about.add_argument("--list", action="store_true", help="what is looked for")
-    about.add_argument("--explain", metavar="ID", help="the page of one rule, with examples")
+    from ddpgen.checking import flags
+
+    flags.add(check)
 
 
 def _completion(completion: argparse.ArgumentParser) -> None:

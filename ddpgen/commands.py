@@ -53,21 +53,10 @@ def run_options(arguments: Namespace) -> int:
 
 
 def run_check(arguments: Namespace) -> int:
-    """Print the findings in training code, the list of rules, or the page of one."""
-    from ddpgen.checking import driver, pages, reporter
+    """Report the pitfalls in training code."""
+    from ddpgen.checking import command
 
-    if arguments.list or arguments.explain is not None:
-        print(pages.listing() if arguments.list else pages.explain(arguments.explain), end="")
-        return 0
-    if not arguments.paths:
-        raise DdpgenError("say what to check: ddpgen check PATH")
-    select, ignore = (
-        [name.strip() for name in ids.split(",") if name.strip()]
-        for ids in (arguments.select, arguments.ignore)
-    )
-    report = driver.check([Path(path) for path in arguments.paths], select, ignore)
-    print(reporter.FORMATS[arguments.format](report), end="")
-    return FINDINGS if report.findings else 0
+    return command.run(arguments)
 
 
 def run_new(arguments: Namespace) -> int:

@@ -1,102 +1,88 @@
-"""Finds the files, applies the rules, and takes suppressions into account."""
+"""Reads the files, applies the rules, and takes suppressions into account."""
 
-import os
-import re
-from collections.abc import Iterable, Iterator, Sequence
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
-from ddpgen.checking import rules, suppressions
-from ddpgen.checking.reading import grouping
+from ddpgen.checking import discovery, rules, suppressions
+from ddpgen.checking.discovery import Selection
+from ddpgen.checking.findings import Finding, Report
+from ddpgen.checking.reading import beside, grouping
 from ddpgen.checking.reading.callers import tried_out
 from ddpgen.checking.reading.programs import Module
-from ddpgen.checking.reading.scripts import Script, is_script
-from ddpgen.checking.registry import Hit, Rule
-from ddpgen.errors import DdpgenError, nearest, show
+from ddpgen.checking.reading.projects import ProjectFile, project_files
+from ddpgen.checking.reading.scripts import Script
+from ddpgen.checking.registry import STYLE, Hit, Rule
+from ddpgen.checking.settings import Settings
+from ddpgen.errors import DdpgenError, show
 
-_SKIPPED = re.compile("__pycache__|build|dist|node_modules|site-packages|venv|tests?|\\..*")
-_TEST = re.compile(r"(test_.*|.*_test|conftest)\.py")
-
-
-class Finding(NamedTuple):
-    """A mistake at its place; what findings are sorted by comes first."""
-
-    path: Path
-    line: int
-    column: int
-    id: str
-    why: str
-    remedy: str
+File = Module | Script | ProjectFile
 
 
 @dataclass
-class Report:
-    """What was found, and what the reader should know about how."""
+class Found:
+    """What was found in one file, and the comments in it that may silence some of that."""
 
+    lines: list[str]
+    comments: Mapping[int, str]
     findings: list[Finding] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    files: int = 0
 
 
-def check(paths: Sequence[Path], select: Iterable[str] = (), ignore: Iterable[str] = ()) -> Report:
+def check(paths: Sequence[Path], settings: Settings | None = None) -> Report:
     """Check files and folders.
 
     Args:
         paths: Python files, launch files, or folders with some of them below.
-        select: the ids to look for; all of them if there are none.
-        ignore: ids to leave out.
+        settings: what to look for; everything by default.
 
     Raises:
         DdpgenError: a path or an id that does not exist, a named file that cannot be read.
     """
-    chosen = _chosen(select, ignore)
+    settings = settings or Settings()
+    chosen = settings.rules()
     report = Report()
-    modules, scripts = _read(paths, report)
-    grouping.group(modules)
-    _notes(modules, report)
-    ids = {rule.id for rule in chosen}
+    selection = discovery.select(paths, settings.excluded)
+    modules, scripts = _read(selection, report)
+    named = [m for m in modules if selection.files[m.path]]
+    grouping.group([*modules, *beside.needed(named, modules)])
+    _notes(modules, selection, report)
+    found: dict[Path, Found] = {}
     for module in modules:
-        found = list(_in_module(module, chosen))
-        # Finding the comments takes as long as reading the file.
-        comments = module.comments if "ddpgen:" in module.text else {}
-        silencing = suppressions.find(comments, module.text.splitlines())
-        report.findings += _silence(module.path, found, list(silencing), ids)
+        _collect(module, _in_module(module, chosen), found)
     for script in scripts:
-        found = [f for rule in chosen if rule.reads == "script" for f in _apply(rule, script)]
-        comments = {number: line for number, line in enumerate(script.lines, 1) if "#" in line}
-        silencing = suppressions.find(comments, script.lines)
-        report.findings += _silence(script.path, found, list(silencing), ids)
+        _collect(script, _by_rules(script, chosen, "script"), found)
+    texts = {module.path.resolve(): module for module in modules}
+    for root in selection.projects if any(rule.reads == "project" for rule in chosen) else ():
+        for file in project_files(root, _project_texts(root, paths, texts)):
+            _collect(file, _by_rules(file, chosen, "project"), found)
+    ids = {rule.id for rule in chosen}
+    for path, each in found.items():
+        silencing = suppressions.find(each.comments, each.lines)
+        left = _silence(path, each, list(silencing), ids)
+        report.findings += [finding for finding in left if settings.reports(finding)]
     report.findings = sorted(set(report.findings))
     return report
 
 
-def _chosen(select: Iterable[str], ignore: Iterable[str]) -> list[Rule]:
-    known = sorted({rule.id for rule in rules.RULES})
-    wanted, unwanted = set(select), set(ignore)
-    for name in sorted(wanted | unwanted):
-        if name not in known:
-            remedy = nearest(name, known) or "`ddpgen check --list` lists all"
-            raise DdpgenError("there is no such rule", option=show(name), remedy=remedy)
-    return [r for r in rules.RULES if r.id in (wanted or known) and r.id not in unwanted]
-
-
-def _read(paths: Sequence[Path], report: Report) -> tuple[list[Module], list[Script]]:
+def _read(selection: Selection, report: Report) -> tuple[list[Module], list[Script]]:
     modules, scripts = [], []
-    files = [(file, file == path) for path in paths for file in _files(path)]
-    names = frozenset(path.name for path, _ in files)
-    for path, named in dict(files).items():
+    names = {path.name for path in selection.files}
+    for script_folder in {path.parent for path, named in selection.files.items() if named}:
+        names |= {path.name for path in script_folder.iterdir()}
+    for path, named in selection.files.items():
         try:
             text = path.read_text(encoding="utf-8-sig")
             if path.suffix == ".py":
                 modules.append(Module(path, text))
             else:
-                scripts.append(Script(path, text, names))
+                scripts.append(Script(path, text, frozenset(names)))
         except (OSError, ValueError, SyntaxError, RecursionError) as error:
             reason = _reason(error)
             if named:
                 raise DdpgenError(reason, option=show(path)) from error
             report.notes.append(f"{show(path)} was not checked: it {reason}")
+            report.unreadable += 1
     report.files = len(modules) + len(scripts)
     return modules, scripts
 
@@ -109,57 +95,89 @@ def _reason(error: Exception) -> str:
     return "is nested too deeply" if isinstance(error, RecursionError) else "is not UTF-8 text"
 
 
-def _files(path: Path) -> Iterator[Path]:
-    if path.is_file():
-        yield path
-        return
-    if not path.is_dir():
-        raise DdpgenError("there is no such file or folder", option=show(path))
-    for folder, below, names in os.walk(path):
-        below[:] = sorted(name for name in below if not _SKIPPED.fullmatch(name))
-        for name in sorted(names):
-            file = Path(folder, name)
-            if (file.suffix == ".py" and not _TEST.fullmatch(name)) or (
-                file.suffix != ".py" and is_script(file) and not name.startswith(".")
-            ):
-                yield file
+def _project_texts(
+    root: Path, paths: Sequence[Path], known: Mapping[Path, Module]
+) -> Iterator[tuple[Path, str]]:
+    """The Python files of a project, tests too, as they were named, and their texts."""
+    for path in discovery.python_files(root, paths):
+        if module := known.get(path):
+            yield module.path, module.text
+            continue
+        try:
+            yield discovery.as_named(path, paths), path.read_text(encoding="utf-8-sig")
+        except (OSError, ValueError):
+            continue
 
 
-def _notes(modules: Sequence[Module], report: Report) -> None:
+def _notes(modules: Sequence[Module], selection: Selection, report: Report) -> None:
+    report.notes += selection.notes()
     frameworks = {m.program.framework for m in modules if m.program.distributed} - {""}
     for name in sorted(frameworks):
-        report.notes.append(f"programs that import {name} were not checked: it distributes them")
+        report.notes.append(f"programs that use {name} were not checked: it distributes them")
     if modules and not any(module.program.distributed for module in modules):
         report.notes.append("no Python file uses torch.distributed or DistributedDataParallel")
 
 
 def _in_module(module: Module, chosen: Sequence[Rule]) -> Iterator[Finding]:
     if module.program.distributed and not module.program.framework:
-        for rule in chosen:
-            if rule.reads == "module":
-                yield from _apply(rule, module)
+        yield from _by_rules(module, chosen, "module")
 
 
-def _apply(rule: Rule, file: Module | Script) -> Iterator[Finding]:
-    for hit in rule.find(file):
-        place = hit[0] if isinstance(hit, tuple) else hit
-        if not isinstance(file, Module) or isinstance(place, int) or not tried_out(file, place):
-            yield _finding(rule, file.path, hit)
+def _by_rules(file: File, chosen: Iterable[Rule], reads: str) -> Iterator[Finding]:
+    for rule in chosen:
+        for hit in rule.find(file) if rule.reads == reads else ():
+            place = hit[0] if isinstance(hit, tuple) else hit
+            node = None if isinstance(place, int) else place
+            if not isinstance(file, Module) or node is None or not tried_out(file, node):
+                yield _finding(rule, file, hit)
 
 
-def _finding(rule: Rule, path: Path, hit: Hit) -> Finding:
+def _finding(rule: Rule, file: File, hit: Hit) -> Finding:
     place, detail = hit if isinstance(hit, tuple) else (hit, "")
-    line = place if isinstance(place, int) else getattr(place, "lineno", 1)
-    column = 1 if isinstance(place, int) else getattr(place, "col_offset", 0) + 1
     why = f"{detail}: {rule.why}" if detail else rule.why
-    return Finding(path, line, column, rule.id, why, rule.remedy)
+    first, begin, last, end = _region(place, file.lines)
+    text = _line(file.lines, first).strip()
+    about = (rule.id, why, rule.remedy, rule.severity)
+    return Finding(file.path, first, begin, *about, last, end, text)
+
+
+def _region(place: ast.AST | int, lines: list[str]) -> tuple[int, int, int, int]:
+    """Line and column of the first character and of the place behind the last one."""
+    first = place if isinstance(place, int) else getattr(place, "lineno", 1)
+    text = _line(lines, first)
+    whole = (first, 1, first, len(text) + 1)
+    if isinstance(place, int) or not hasattr(place, "lineno"):
+        return whole
+    begin = _characters(text, getattr(place, "col_offset", 0)) + 1
+    if hasattr(place, "body"):  # the head of a statement says enough
+        return first, begin, first, len(text) + 1
+    last = getattr(place, "end_lineno", None) or first
+    end = _characters(_line(lines, last), getattr(place, "end_col_offset", None) or 0) + 1
+    return first, begin, last, end
+
+
+def _line(lines: list[str], number: int) -> str:
+    return lines[number - 1] if 0 < number <= len(lines) else ""
+
+
+def _characters(text: str, offset: int) -> int:
+    """How many characters there are in so many bytes, which `ast` counts."""
+    return len(text.encode()[:offset].decode(errors="ignore"))
+
+
+def _collect(file: File, findings: Iterable[Finding], found: dict[Path, Found]) -> None:
+    if file.path not in found:
+        # Finding the comments takes as long as reading the file.
+        comments = file.comments if "ddpgen:" in file.text else {}
+        found[file.path] = Found(file.lines, comments)
+    found[file.path].findings += findings
 
 
 def _silence(
-    path: Path, found: list[Finding], comments: list[suppressions.Suppression], run: set[str]
+    path: Path, found: Found, comments: list[suppressions.Suppression], run: set[str]
 ) -> Iterator[Finding]:
     """The findings that no comment silences, and what is wrong with the comments."""
-    for finding in found:
+    for finding in found.findings:
         silencing = [c for c in comments if c.target == finding.line and finding.id in c.ids]
         for comment in silencing:
             comment.used.add(finding.id)
@@ -168,11 +186,9 @@ def _silence(
     known = {rule.id for rule in rules.RULES}
     for comment in comments:
         unused = [n for n in comment.ids if n not in comment.used and (n in run or n not in known)]
-        if not comment.reason:
-            yield _mistaken(path, comment, suppressions.NO_REASON)
-        if unused or not comment.ids:
-            yield _mistaken(path, comment, suppressions.NO_EFFECT)
-
-
-def _mistaken(path: Path, comment: suppressions.Suppression, name: str) -> Finding:
-    return Finding(path, comment.line, 1, name, *suppressions.ABOUT[name])
+        wrong = [suppressions.NO_REASON] if not comment.reason else []
+        wrong += [suppressions.NO_EFFECT] if unused or not comment.ids else []
+        line, text = comment.line, _line(found.lines, comment.line)
+        for name in wrong:
+            about = (name, *suppressions.ABOUT[name], STYLE)
+            yield Finding(path, line, 1, *about, line, len(text) + 1, text.strip())

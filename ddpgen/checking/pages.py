@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from ddpgen.checking import rules, suppressions
+from ddpgen.checking.registry import SEVERITIES
 from ddpgen.errors import DdpgenError, nearest, show
 
 
@@ -16,7 +17,7 @@ def folder() -> Path:
 def ids() -> list[str]:
     """The ids of all rules, in the order of the catalogue."""
     found = {rule.id for rule in rules.RULES}
-    return sorted(found, key=lambda name: ("DSGBKOL".index(name[0]), int(name[1:])))
+    return sorted(found, key=lambda name: ("DSGBKOLU".index(name[0]), int(name[1:])))
 
 
 def title(name: str) -> str:
@@ -29,8 +30,8 @@ def title(name: str) -> str:
 
 def messages(name: str) -> str:
     """What is reported for an id, as a list."""
-    found = [(r.why, r.remedy) for r in rules.RULES if r.id == name]
-    return "".join(f"- {why}: *{remedy}*.\n" for why, remedy in found)
+    found = [rule for rule in rules.RULES if rule.id == name]
+    return "".join(f"- {rule.severity}: {rule.why}: *{rule.remedy}*.\n" for rule in found)
 
 
 def explain(name: str) -> str:
@@ -39,6 +40,7 @@ def explain(name: str) -> str:
     Raises:
         DdpgenError: there is no such rule.
     """
+    name = name.upper()
     if name not in ids():
         remedy = nearest(name, ids()) or "`ddpgen check --list` lists all"
         raise DdpgenError("there is no such rule", option=show(name), remedy=remedy)
@@ -48,4 +50,10 @@ def explain(name: str) -> str:
 
 def listing() -> str:
     """All rules, a line each."""
-    return "".join(f"{name:<4} {title(name)}\n" for name in ids())
+    return "".join(f"{name:<4} {'/'.join(severities(name)):<20} {title(name)}\n" for name in ids())
+
+
+def severities(name: str) -> list[str]:
+    """How bad it is what is reported for an id, from the worst."""
+    found = {rule.severity for rule in rules.RULES if rule.id == name}
+    return [severity for severity in SEVERITIES if severity in found]

@@ -1,31 +1,40 @@
-"""Findings as text for people, JSON for programs, SARIF 2.1.0 for code hosts."""
+"""Findings as text for people, JSON for programs, and commands for GitHub's workflows."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
-from ddpgen import __version__
-from ddpgen.checking import pages, rules, suppressions
-from ddpgen.checking.driver import Finding, Report
+from ddpgen.checking import pages, sarif
+from ddpgen.checking.findings import Report
+from ddpgen.checking.registry import ERROR, SEVERITIES, STYLE, WARNING
 
-SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_GITHUB = {ERROR: "error", WARNING: "warning", STYLE: "notice"}
 
 
 def text(report: Report) -> str:
     """A line for each finding, its remedy below it, and a summary."""
     lines = []
-    for finding in report.findings:
-        place = f"{finding.path}:{finding.line}:{finding.column}"
-        lines += [f"{place}: {finding.id} {finding.why}", f"    {finding.remedy}"]
+    for found in report.findings:
+        place = f"{found.path}:{found.line}:{found.column}"
+        lines += [f"{place}: {found.id} {found.severity}: {found.why}", f"    {found.remedy}"]
     lines += [f"note: {note}" for note in report.notes]
-    count = len(report.findings)
-    verdict = _counted(count, "finding") if count else "nothing found"
-    lines.append(f"{verdict} in {_counted(report.files, 'file')}")
-    if count:
-        example = report.findings[0].id
+    lines.append(_summary(report))
+    explained = [found.id for found in report.findings if found.id in pages.ids()]
+    if explained:
+        example = explained[0]
         lines.append(f"`ddpgen check --explain {example}` tells more about {example}")
     return "\n".join(lines) + "\n"
+
+
+def _summary(report: Report) -> str:
+    count = len(report.findings)
+    if not count and not report.files:
+        return "nothing was checked: there is no Python or launch file that can be read"
+    verdict = _counted(count, "finding") if count else "nothing found"
+    severities = Counter(finding.severity for finding in report.findings)
+    parts = [f"{severities[name]} {name}" for name in SEVERITIES if severities[name]]
+    kinds = f" ({', '.join(parts)})" if parts else ""
+    return f"{verdict}{kinds} in {_counted(report.files, 'file')}"
 
 
 def _counted(number: int, noun: str) -> str:
@@ -39,44 +48,36 @@ def as_json(report: Report) -> str:
     return json.dumps(content, indent=2) + "\n"
 
 
-def sarif(report: Report) -> str:
-    """A log with one run."""
-    ids = sorted({rule.id for rule in rules.RULES} | suppressions.ABOUT.keys())
-    driver = {
-        "name": "ddpgen",
-        "version": __version__,
-        "rules": [{"id": name, "shortDescription": {"text": pages.title(name)}} for name in ids],
-    }
-    run = {
-        "tool": {"driver": driver},
-        "columnKind": "utf16CodeUnits",
-        "results": [_result(finding, ids) for finding in report.findings],
-    }
-    return json.dumps({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+def github(report: Report) -> str:
+    """Workflow commands: GitHub shows each finding beside its line of the pull request."""
+    lines = []
+    for found in report.findings:
+        place = {
+            "file": found.path.as_posix(),
+            "line": found.line,
+            "endLine": found.end_line,
+            "col": found.column,
+            "endColumn": found.end_column,
+            "title": f"ddpgen {found.id}",
+        }
+        properties = ",".join(f"{name}={_property(value)}" for name, value in place.items())
+        message = _escaped(f"{found.why}. Remedy: {found.remedy}.")
+        lines.append(f"::{_GITHUB[found.severity]} {properties}::{message}")
+    lines += [f"::debug::{_escaped(note)}" for note in report.notes]
+    return "\n".join([*lines, _summary(report)]) + "\n"
 
 
-def _result(finding: Finding, ids: list[str]) -> dict[str, Any]:
-    return {
-        "ruleId": finding.id,
-        "ruleIndex": ids.index(finding.id),
-        "level": "warning",
-        "message": {"text": f"{finding.why}. Remedy: {finding.remedy}."},
-        "locations": [
-            {
-                "physicalLocation": {
-                    "artifactLocation": {"uri": _uri(finding.path)},
-                    "region": {"startLine": finding.line, "startColumn": finding.column},
-                }
-            }
-        ],
-    }
+def _escaped(value: object) -> str:
+    return str(value).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _uri(path: Path) -> str:
-    """Relative where the path is, since a code host knows files by their place in the checkout."""
-    from urllib.parse import quote
-
-    return path.as_uri() if path.is_absolute() else quote(path.as_posix())
+def _property(value: object) -> str:
+    return _escaped(value).replace(":", "%3A").replace(",", "%2C")
 
 
-FORMATS: dict[str, Callable[[Report], str]] = {"text": text, "json": as_json, "sarif": sarif}
+FORMATS: dict[str, Callable[[Report], str]] = {
+    "text": text,
+    "json": as_json,
+    "sarif": sarif.log,
+    "github": github,
+}

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from ddpgen import __version__
 from ddpgen.fetching.git import git, tree_of
+from ddpgen.origin import order
 
-SOURCE_URL = "git+ddpgen://template"
 TAG = f"v{__version__}"
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -37,11 +37,6 @@ def requirements() -> str:
     return ", ".join(
         f"{name}{found[1]}" for name, found in (("Python", python), ("PyTorch", torch)) if found
     )
-
-
-def order(tag: str) -> tuple[int, ...]:
-    """Return a key that sorts tags by age; a working version comes after its last release."""
-    return (*map(int, re.findall(r"\d+", tag.partition("+")[0])), "+" in tag)
 
 
 def released() -> dict[str, Path]:

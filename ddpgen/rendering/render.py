@@ -18,8 +18,8 @@ from pathlib import Path
 from ddpgen.asking.question import Value
 from ddpgen.errors import FAILURE, USER_MISTAKE, DdpgenError, show
 from ddpgen.fetching import template_source
+from ddpgen.origin import ANSWERS_FILE
 
-ANSWERS_FILE = ".copier-answers.yml"
 # Failures of the machine; any other refusal of the file system follows from the path given.
 _MACHINE_ERRORS = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE}
 

@@ -10,7 +10,7 @@ from ddpgen.asking.questions import Questionnaire
 from ddpgen.errors import DdpgenError
 from ddpgen.fetching import template_source
 from ddpgen.fetching.git import git, tree_of
-from ddpgen.fetching.template_source import order
+from ddpgen.origin import order
 
 
 class Versions:

@@ -8,9 +8,9 @@ from ddpgen.asking.known import MAIN_FOLDER
 from ddpgen.asking.question import Answers
 from ddpgen.errors import show
 from ddpgen.fetching.git import git
+from ddpgen.renaming.migrations import between
 from ddpgen.rendering.versions import Part
 from ddpgen.updating.merge import Merge, apply, merge
-from ddpgen.updating.migrations import between
 from ddpgen.updating.project import Project
 
 CONFLICTS = 1

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from ddpgen.errors import DdpgenError, show
 from ddpgen.fetching.git import blob, git
+from ddpgen.renaming.migrations import Migration
 from ddpgen.rendering.render import uninterrupted
 from ddpgen.updating import trees
 from ddpgen.updating.migrating import Migrated, migrate, with_shims, without_shims
-from ddpgen.updating.migrations import Migration
 from ddpgen.updating.project import Project
 
 _USAGE = 129  # how git ends when it does not know a flag

@@ -9,15 +9,14 @@ merge only what the user and the template changed.
 import fnmatch
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path, PurePosixPath
 
 from ddpgen.errors import DdpgenError
-from ddpgen.updating import rewriting, trees
-from ddpgen.updating.migrations import Migration, module, table
-from ddpgen.updating.new_names import Names
+from ddpgen.renaming import rewriting
+from ddpgen.renaming.migrations import Migration, module, table
+from ddpgen.renaming.new_names import Names
+from ddpgen.updating import trees
 from ddpgen.updating.trees import Entry
 
 _SHIM = "# Made by `ddpgen update`, and removed by the next one."
@@ -91,14 +90,8 @@ def _differences(
     """Yield the lines of files that were rewritten."""
     contents = trees.contents(ended.values(), repository)
     for path, entry in sorted(ended.items()):
-        old, new = (
-            b.decode("utf-8", "replace").splitlines() for b in (began[path], contents[entry.name])
-        )
-        for kind, first, last, begin, end in SequenceMatcher(None, old, new).get_opcodes():
-            if kind != "equal":
-                lines = zip_longest(old[first:last], new[begin:end], fillvalue="")
-                for number, pair in enumerate(lines, first + 1):
-                    yield Rewrite(path, number, " -> ".join(text.strip() for text in pair))
+        for number, words in rewriting.changed_lines(began[path], contents[entry.name]):
+            yield Rewrite(path, number, words)
 
 
 def _moved(entries: Mapping[str, Entry], migration: Migration) -> dict[str, str]:

@@ -13,9 +13,7 @@ from ddpgen.asking import answer_files, answers
 from ddpgen.asking.known import LAUNCH_FOLDER, MAIN_FOLDER
 from ddpgen.asking.question import Answers
 from ddpgen.errors import FAILURE, DdpgenError, show
-from ddpgen.fetching import template_source
-from ddpgen.fetching.template_source import order
-from ddpgen.rendering.render import ANSWERS_FILE
+from ddpgen.origin import ANSWERS_FILE, SOURCE_URL, order
 from ddpgen.rendering.versions import Part, Version, Versions
 
 _TAG = re.compile(r"v\d+\.\d+\.\d+(\+dev)?")
@@ -161,7 +159,7 @@ def opened(path: Path) -> Iterator[Project]:
 def _read(file: Path, versions: Versions) -> Part:
     """Read a file of recorded answers, checked against the questions of their version."""
     entries = answer_files.read(file)
-    if entries.get("_src_path") != template_source.SOURCE_URL:
+    if entries.get("_src_path") != SOURCE_URL:
         raise DdpgenError("was not made by ddpgen", option=show(file.parent))
     version = versions[_tag(str(entries.get("_commit")), versions.tags)]
     recorded = answers.from_entries(version.questionnaire, entries, file)

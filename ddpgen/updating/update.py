@@ -13,7 +13,7 @@ from ddpgen.asking.question import Answers
 from ddpgen.errors import DdpgenError
 from ddpgen.fetching import template_source
 from ddpgen.fetching.git import git
-from ddpgen.fetching.template_source import order
+from ddpgen.origin import order
 from ddpgen.rendering.versions import Part, Version
 from ddpgen.updating.carry import about_training, carry_over
 from ddpgen.updating.changing import change_to

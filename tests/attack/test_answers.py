@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from rendering import compile_once
 
+from ddpgen import origin
 from ddpgen.asking import answers, questions
 from ddpgen.asking.question import Answers, Question
 from ddpgen.errors import DdpgenError
@@ -166,7 +167,7 @@ def check(project: Path, complete: Answers) -> None:
     for path in (project / name for name in render.files_of(project)):
         assert not path.is_symlink()
         assert parses(path.suffix, path.read_bytes()), path
-    file = project / render.ANSWERS_FILE
+    file = project / origin.ANSWERS_FILE
     saved = yaml.safe_load(file.read_text())
     assert {k: v for k, v in saved.items() if not k.startswith("_")} == complete
     questionnaire = questions.load()

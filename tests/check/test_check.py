@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from generator.program import ddpgen
 
-from ddpgen.checking import driver, pages, reporter
+from ddpgen.checking import driver, pages, sarif
 from ddpgen.checking.rules import RULES
+from ddpgen.checking.settings import Settings
 
 DDP = "from torch.nn.parallel import DistributedDataParallel as DDP\n"
 WRONG = f"import torch\n{DDP}model = DDP(torch.nn.Linear(1, 1), timeout=3)\n"
@@ -28,8 +29,8 @@ def test_exit_codes(tmp_path: Path) -> None:
     (tmp_path / "clean.py").write_text("print('hello')\n")
     wrong = ddpgen("check", ".", cwd=tmp_path)
     assert (wrong.returncode, wrong.stderr) == (1, "")
-    assert wrong.stdout.startswith("train.py:3:9: D9 DistributedDataParallel has no argument")
-    assert "1 finding in 2 files" in wrong.stdout
+    assert wrong.stdout.startswith("train.py:3:9: D9 error: DistributedDataParallel has no")
+    assert "1 finding (1 error) in 2 files" in wrong.stdout
     clean = ddpgen("check", "clean.py", cwd=tmp_path)
     assert clean.returncode == 0
     assert "no Python file uses torch.distributed" in clean.stdout
@@ -74,7 +75,7 @@ def test_selection(tmp_path: Path) -> None:
         ([], ["D1"], ["D9"]),
         (["D1"], ["D1"], []),
     ):
-        found = driver.check([tmp_path], select, ignore).findings
+        found = driver.check([tmp_path], Settings(select, ignore)).findings
         assert [finding.id for finding in found] == expected
 
 
@@ -128,7 +129,7 @@ def test_sarif(tmp_path: Path) -> None:
     assert result["ruleId"] == "D9"
     place = result["locations"][0]["physicalLocation"]
     assert place["artifactLocation"]["uri"] == "with%20space.py"
-    assert_sarif(json.loads(reporter.sarif(driver.check([tmp_path]))))
+    assert_sarif(json.loads(sarif.log(driver.check([tmp_path]))))
 
 
 LINE = "model = DDP(torch.nn.Linear(1, 1), timeout=3)"
@@ -153,7 +154,7 @@ def test_suppressions(lines: str, expected: list[str], tmp_path: Path) -> None:
 
 def test_suppression_of_a_rule_that_is_not_asked_for_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(f"import torch\n{DDP}{LINE}  # ddpgen: ignore[D9] reason\n")
-    assert not driver.check([tmp_path], select=["G3"]).findings
+    assert not driver.check([tmp_path], Settings(select=["G3"])).findings
 
 
 def test_suppression_in_a_launch_file(tmp_path: Path) -> None:
@@ -352,7 +353,8 @@ def test_programs_without_ddp_pass(tmp_path: Path) -> None:
 
 
 def test_frameworks_are_not_judged(tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("import accelerate\n" + WRONG)
+    framework = "import accelerate\naccelerator = accelerate.Accelerator()\n"
+    (tmp_path / "train.py").write_text(framework + WRONG)
     report = driver.check([tmp_path])
     assert not report.findings
     assert "accelerate" in report.notes[0]

@@ -15,6 +15,7 @@ from product import template
 from check.test_pages import rows
 from ddpgen.asking.question import Answers
 from ddpgen.checking import driver, pages
+from ddpgen.checking.settings import Settings
 from ddpgen.rendering.render import render
 
 FULL: Answers = {
@@ -365,5 +366,5 @@ def test_mistakes_are_reported_where_the_source_shows_them(base: str, tmp_path: 
         file.write_text(file.read_text().replace(mistake.old, mistake.new))
         known = mistake.pitfall in pages.ids()
         row = mistake.check if mistake.check in pages.ids() else mistake.pitfall
-        found = driver.check([tmp_path], select=[row]).findings if known else []
+        found = driver.check([tmp_path], Settings(select=[row])).findings if known else []
         assert bool(found) == (mistake.check in ("", row)), mistake

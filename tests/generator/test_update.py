@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ddpgen import origin
 from ddpgen.fetching import template_source
 from generator.program import ddpgen, everything
 
@@ -65,7 +66,7 @@ def test_bundle_is_the_same_every_time(shell: Path) -> None:
 def test_copier_renders_what_ddpgen_renders(shell: Path) -> None:
     ddpgen("new", "ours", "--defaults", "--data", "project_name=same", cwd=shell)
     data = ("--defaults", "--data", "project_name=same")
-    run("copier", "copy", "--quiet", *data, template_source.SOURCE_URL, "theirs", cwd=shell)
+    run("copier", "copy", "--quiet", *data, origin.SOURCE_URL, "theirs", cwd=shell)
     ours, theirs = shell / "ours", shell / "theirs"
     assert everything(ours) == everything(theirs)
     for name in everything(ours):

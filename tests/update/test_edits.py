@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from rendering import compile_once
 
 from ddpgen.errors import DdpgenError
-from ddpgen.updating import migrations, update
+from ddpgen.renaming import migrations
+from ddpgen.updating import update
 from update.lab import ADDED, CHANGED_IN_NEW, DELETED, OLD, RENAMED_FROM, RENAMED_TO, Lab
 
 MOVED = [old for migration in migrations.table() for old in migration.moves]

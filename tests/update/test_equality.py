@@ -8,9 +8,10 @@ import pytest
 import yaml
 from generator.program import everything
 
+from ddpgen import origin
 from ddpgen.asking.question import Value
-from ddpgen.fetching import template_source
-from ddpgen.updating import migrations, update
+from ddpgen.renaming import migrations
+from ddpgen.updating import update
 from update.lab import NEW, OLD, Lab
 
 SAMPLE: dict[str, dict[str, Value]] = {
@@ -44,7 +45,7 @@ def after_update(answers: Mapping[str, Value], since: str, to: str) -> dict[str,
     tools = ["preflight", "memory", "scaling", "profile"]
     tools += ["checkpoints"] * bool(answers.get("checkpoint", True))
     had = {"compression": True, "tools": tools}
-    crosses = template_source.order(since) < (0, 5, 0) <= template_source.order(to)
+    crosses = origin.order(since) < (0, 5, 0) <= origin.order(to)
     return renamed(answers, to) | (had if crosses else {})
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from ddpgen.errors import DdpgenError
 from ddpgen.fetching import template_source
-from ddpgen.updating import migrations, new_names, rewriting, update
+from ddpgen.renaming import migrations, new_names, rewriting
+from ddpgen.updating import update
 from update.lab import NEW, Lab
 
 MOVED = {
@@ -116,13 +117,26 @@ EXPORTED = {
     "under another name": ("import data as d\nd.valid\n", "import data as d\nd.counts\n"),
     "by itself": ("from data import valid\n", "from data import counts as valid\n"),
     "with others": ("from data import a, valid as v\n", "from data import a, counts as v\n"),
+    "now inside of another": (
+        "import config\nconfig.dump(x)\n",
+        "import config\nconfig.settings.dump(x)\n",
+    ),
+    "by itself, and now inside of another": (
+        "from config import load, dump as d, flat\n",
+        "from config import load, settings; d = settings.dump; flat = settings.flat\n",
+    ),
+}
+NEW_NAMES = {
+    "data.valid": "counts",
+    "config.dump": "settings.dump",
+    "config.flat": "settings.flat",
 }
 
 
 @pytest.mark.parametrize("case", EXPORTED)
 def test_names_in_users_files_are_renewed(case: str) -> None:
     before, after = EXPORTED[case]
-    assert rewriting.exported(before.encode(), {"data.valid": "counts"}).decode() == after
+    assert rewriting.exported(before.encode(), NEW_NAMES).decode() == after
 
 
 def test_every_move_is_of_a_file_that_was_there_and_gives_one_that_is(

@@ -28,6 +28,13 @@ def method_name(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else ""
 
 
+def first_name(node: ast.AST) -> str:
+    """The first part of a dotted name as it is written; "" for anything else."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 def last_part(name: str) -> str:
     """The last part of a dotted name."""
     return name.rpartition(".")[2]

@@ -8,7 +8,14 @@ from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from ddpgen.checking.reading.expressions import Function, last_part, method_name, source
+from ddpgen.checking.reading.expressions import (
+    Function,
+    first_name,
+    keyword,
+    last_part,
+    method_name,
+    source,
+)
 from ddpgen.checking.reading.source import Source
 
 # They place models and shard data themselves, so that what is missing in the source is not missing.
@@ -115,10 +122,11 @@ class Program:
         if not isinstance(node, ast.Attribute) or self.foreign(module, node):
             return False
         place = last_part(module.name(node.value))
-        known = place in self._places
+        # A variable may be called like a module: `state` of a file state.py.
+        known = place in self._places and first_name(node) in module.imports
         if method:
             return not known and (place == "self" or not _OF_TORCH.fullmatch(function.name))
-        return place in (home.path.stem, home.path.parent.name)
+        return known and place in (home.path.stem, home.path.parent.name)
 
     def foreign(self, module: Module, node: ast.AST) -> bool:
         """Whether a dotted name is one of another package."""
@@ -155,6 +163,12 @@ class Program:
                     name = node.id if isinstance(node, ast.Name) else node.attr
                     found[name].append((module, node))
         return dict(found)
+
+    @cached_property
+    def starts_ranks(self) -> bool:
+        """Whether the program starts its ranks itself: `spawn(main)`, `Process(target=main)`."""
+        processes = [call for _, call in self.names.get("Process", []) if keyword(call, "target")]
+        return bool(processes) or self.calls("spawn", "start_processes")
 
     def calls(self, *names: str) -> bool:
         """Whether anything with one of these names (their last parts) is called."""

@@ -26,6 +26,11 @@ class Script:
         self.lines = text.splitlines()
         self.names = names  # of all files below what is checked
 
+    @property
+    def comments(self) -> dict[int, str]:
+        """Line -> the line, if there may be a comment in it."""
+        return {number: line for number, line in enumerate(self.lines, 1) if "#" in line}
+
     @cached_property
     def commands(self) -> list[tuple[int, str]]:
         """Lines without comments, those continued with a backslash joined: first line, text."""

@@ -21,6 +21,7 @@ class Source:
     def __init__(self, path: Path, text: str) -> None:
         self.path = path
         self.text = text
+        self.lines = text.split("\n")
         self.tree = _without_dead_code(ast.parse(text))
         self.nodes: list[ast.AST] = []
         self.parents: dict[ast.AST, ast.AST] = {}

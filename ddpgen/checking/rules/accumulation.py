@@ -24,7 +24,7 @@ from ddpgen.checking.reading.windows import (
     step_functions,
     windows,
 )
-from ddpgen.checking.registry import rule
+from ddpgen.checking.registry import ERROR, WARNING, rule
 
 
 @rule(
@@ -67,6 +67,7 @@ def _losses(module: Module, value: ast.expr) -> list[ast.expr]:
     "G3",
     "the window is off by one: the first step comes after a single micro-batch",
     "count from one: (i + 1) % steps == 0",
+    severity=ERROR,
 )
 def off_by_one(module: Module) -> Iterator[ast.AST]:
     for window in windows(module):
@@ -94,6 +95,7 @@ def _counter(loop: ast.For | ast.While) -> str:
     "G3",
     "the loop leaves out more than the last micro-batch, and only the last one follows",
     "loop over batches[:-1], then run batches[-1]",
+    severity=ERROR,
 )
 def left_out_between(module: Module) -> Iterator[ast.AST]:
     for node in module.nodes:
@@ -139,6 +141,7 @@ def window_left_over(module: Module) -> Iterator[ast.AST]:
     "G5",
     "the last, shorter window is dropped: its samples are never learnt from",
     "step with what is left, and divide by the real number in the window",
+    severity=WARNING,
 )
 def window_dropped(module: Module) -> Iterator[ast.AST]:
     for node in module.nodes:

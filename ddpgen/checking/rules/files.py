@@ -14,7 +14,7 @@ from ddpgen.checking.reading.expressions import (
     source,
     strings,
 )
-from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.programs import Module, leads_to
 from ddpgen.checking.reading.values import binding, follows, mentions
 from ddpgen.checking.registry import rule
 
@@ -124,13 +124,34 @@ def deleted_first(module: Module) -> Iterator[ast.AST]:
     "clear away after the new file is complete",
 )
 def rotated_first(module: Module) -> Iterator[ast.AST]:
-    for call, name in module.calls:
-        last = last_part(name)
-        if not re.fullmatch(_ROTATES, last) or not isinstance(module.parents[call], ast.Expr):
+    for call, _ in module.calls:
+        if not isinstance(module.parents[call], ast.Expr) or not _clears_away(module, call):
             continue
         block = module.parents[module.statement(call)]
-        for save, other in module.calls:
-            inside = module.parents[module.statement(save)] is block and save.lineno > call.lineno
-            if inside and re.search(_WRITES, other):
-                yield call
-                break
+        later = (c for c in module.calls_below(block) if c.lineno > call.lineno)
+        if any(module.parents[module.statement(c)] is block and _writes(module, c) for c in later):
+            yield call
+
+
+def _clears_away(module: Module, call: ast.Call) -> bool:
+    """Whether a call deletes files that a run has written before."""
+    if not re.fullmatch(_ROTATES, last_part(source(call.func))):
+        return False
+    if module.callees(call):
+        return leads_to(module, call, _deletes, 3)
+    return isinstance(call.func, ast.Name) or matches(call.func, r"checkpoint|ckpt")
+
+
+def _deletes(module: Module, call: ast.Call) -> bool | None:
+    of_files = module.name(call.func) in ("os.remove", "os.unlink", "shutil.rmtree")
+    return of_files or method_name(call) == "unlink" or None
+
+
+def _writes(module: Module, call: ast.Call) -> bool:
+    """Whether a call writes a checkpoint, as its name or the function of the program shows."""
+    named = re.search(_WRITES, module.name(call.func))
+    return named is not None or leads_to(module, call, _saves, 3)
+
+
+def _saves(module: Module, call: ast.Call) -> bool | None:
+    return module.name(call.func) == "torch.save" or None

@@ -8,7 +8,7 @@ from ddpgen.checking.reading.expressions import constant, keyword, matches, meth
 from ddpgen.checking.reading.guards import guarded
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import mentions
-from ddpgen.checking.registry import rule
+from ddpgen.checking.registry import WARNING, rule
 from ddpgen.checking.rules.output import in_training
 
 _CLOCK = r"strftime|datetime\.(now|today)|time\.time(_ns)?\(\)"
@@ -22,6 +22,7 @@ _COUNTS = r"max\(|len\(|\+ 1|count\(|next\(|range\("
     "O1",
     "every rank writes these lines into the same file",
     "write on rank 0 only",
+    severity=WARNING,
 )
 def every_rank_writes(module: Module) -> Iterator[ast.AST]:
     for call, name in module.calls:
@@ -76,3 +77,26 @@ def folder_by_number(module: Module) -> Iterator[ast.AST]:
             makes = (c for c in module.calls_below(function) if re.search(_MAKES, source(c)))
             new = (c for c in makes if constant(keyword(c, "exist_ok")) is not True)
             yield from [c for c in new if not guarded(module, c)][:1]
+
+
+@rule(
+    "O5",
+    "each rank takes the first number that is free, so that a run gets several folders",
+    "take the number on rank 0 and broadcast it",
+)
+def folder_by_trying(module: Module) -> Iterator[ast.AST]:
+    for call in module.methods("mkdir", "makedirs"):
+        loop = module.loop(call)
+        counts = isinstance(loop, ast.For) and matches(loop.iter, r"\b(range|count)\(")
+        tried = any(_passes_over(above) for above in module.above(call))
+        if counts and tried and constant(keyword(call, "exist_ok")) is not True:
+            if not guarded(module, call):
+                yield call
+
+
+def _passes_over(node: ast.AST) -> bool:
+    """Whether a folder that exists is no error within a statement."""
+    if isinstance(node, ast.With):
+        return any(matches(i.context_expr, r"suppress\(.*FileExistsError") for i in node.items)
+    handlers = node.handlers if isinstance(node, ast.Try) else []
+    return any(matches(handler.type, "FileExistsError") for handler in handlers)

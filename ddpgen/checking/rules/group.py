@@ -15,7 +15,7 @@ from ddpgen.checking.reading.expressions import (
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import DDP
 from ddpgen.checking.reading.windows import updates
-from ddpgen.checking.registry import rule
+from ddpgen.checking.registry import ERROR, STYLE, rule
 from ddpgen.checking.rules.ranks import is_collective
 
 
@@ -59,6 +59,7 @@ def error_swallowed(module: Module) -> Iterator[ast.AST]:
     "D8",
     "the process group is never taken down: threads of its backends may hang or warn at exit",
     "call dist.destroy_process_group() at the normal end",
+    severity=STYLE,
 )
 def no_teardown(module: Module) -> Iterator[ast.AST]:
     if not module.program.calls("destroy_process_group"):
@@ -80,6 +81,7 @@ def no_timeout(module: Module) -> Iterator[ast.AST]:
     "D9",
     "DistributedDataParallel has no argument timeout",
     "give the timeout to init_process_group",
+    severity=ERROR,
 )
 def timeout_of_ddp(module: Module) -> Iterator[ast.AST]:
     for call in module.called(DDP):
@@ -124,10 +126,10 @@ def environment_settings(module: Module) -> Iterator[tuple[str, ast.AST, ast.exp
 
 
 _NAMES = r"[\"'](LOCAL_)?(RANK|WORLD_SIZE)[\"']"
-# The program sets the variables, asks whether they are there, or starts its ranks itself.
+# The program sets the variables, or asks whether they are there.
 _DEFAULTS = re.compile(
     rf"environ\.(setdefault|update)\(\s*([^\"'\s]|{_NAMES})|{_NAMES} (not )?in |"
-    rf"environ\[{_NAMES}\] = |is_torchelastic_launched|\.spawn\(|Process\(|start_processes"
+    rf"environ\[{_NAMES}\] = |is_torchelastic_launched"
 )
 
 
@@ -137,7 +139,7 @@ _DEFAULTS = re.compile(
     "give defaults: os.environ.setdefault('RANK', '0'), and the same for the others",
 )
 def needs_launcher(module: Module) -> Iterator[ast.AST]:
-    if module.program.says(_DEFAULTS):
+    if module.program.says(_DEFAULTS) or module.program.starts_ranks:
         return
     for node in module.nodes:
         if (

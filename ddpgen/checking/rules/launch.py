@@ -10,7 +10,7 @@ from pathlib import Path
 from ddpgen.checking.reading.expressions import constant
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.scripts import Script
-from ddpgen.checking.registry import Hit, rule
+from ddpgen.checking.registry import WARNING, Hit, rule
 from ddpgen.checking.rules.group import environment_settings
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -91,12 +91,12 @@ def no_rank_in_file(script: Script) -> Iterator[Hit]:
             yield line
 
 
-@rule("D9", *_TIMEOUT, reads="script")
+@rule("D9", *_TIMEOUT, severity=WARNING, reads="script")
 def timeout_in_script(script: Script) -> Iterator[Hit]:
     yield from (line for line, name, _ in script.settings if name == "NCCL_TIMEOUT")
 
 
-@rule("D9", *_TIMEOUT)
+@rule("D9", *_TIMEOUT, severity=WARNING)
 def timeout_in_module(module: Module) -> Iterator[Hit]:
     yield from (node for name, node, _ in environment_settings(module) if name == "NCCL_TIMEOUT")
 

@@ -19,7 +19,6 @@ from ddpgen.checking.reading.values import binding, follows, mentions, results
 from ddpgen.checking.registry import rule
 
 _ALL_RANKS = r"reduce|over_ranks|gather|world|global"
-_COUNTED = r"\.sum\(\)|count_nonzero\("
 _MASK = r"mask|valid|ignore|pad|\.ne\(| != "
 
 
@@ -162,7 +161,25 @@ def divided_by_own_count(module: Module) -> Iterator[ast.AST]:
         named = [node for node in module.below(value) if isinstance(node, ast.Name)]
         for part in (value, *(_set_to(module, node) for node in named)):
             _, count = operands(part, ast.Div) or (None, None)
-            if matches(count, _COUNTED) and matches(count, _MASK):
+            if count and _counts_some(module, count):
                 if not mentions(module, part, _ALL_RANKS):
                     yield call
                     break
+
+
+def _counts_some(module: Module, count: ast.expr) -> bool:
+    """Whether an expression is the number of places that a mask or a comparison chooses."""
+    for call in module.calls_below(count):
+        if method_name(call) in ("sum", "count_nonzero"):
+            counted = (
+                call.args[0] if call.args and matches(call.func, r"^torch\.") else receiver(call)
+            )
+            if matches(counted, _MASK) or follows(module, counted, _is_comparison):
+                return True
+    return False
+
+
+def _is_comparison(_: Module, node: ast.expr) -> bool | None:
+    if isinstance(node, ast.Compare):
+        return True
+    return None if isinstance(node, ast.Name | ast.Call) else False

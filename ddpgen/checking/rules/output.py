@@ -10,7 +10,7 @@ from ddpgen.checking.reading.guards import conditional, guarded
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import follows, mentions
 from ddpgen.checking.reading.windows import goes_backward
-from ddpgen.checking.registry import rule
+from ddpgen.checking.registry import WARNING, rule
 from ddpgen.checking.rules.ranks import collectives
 
 _TRACKERS = (
@@ -60,6 +60,7 @@ def _is_called(module: Module, use: ast.expr) -> bool:
     "O1",
     "every rank opens a run of the tracker",
     "open it on rank 0 only",
+    severity=WARNING,
 )
 def every_rank_tracks(module: Module) -> Iterator[ast.AST]:
     yield from (call for call in module.called(*_TRACKERS) if not guarded(module, call))

@@ -11,13 +11,11 @@ from ddpgen.checking.reading.expressions import (
     method_name,
     receiver,
     source,
-    stored_in,
 )
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import DDP, binding, follows, is_ddp
 from ddpgen.checking.registry import rule
 
-_LOSS = r"criterion|loss|cross_entropy"
 _MOVES = ("to", "cuda", "cpu", "xpu", "npu")
 
 
@@ -114,8 +112,19 @@ def loss_weights_on_cpu(module: Module) -> Iterator[ast.AST]:
         if isinstance(parent, ast.Attribute) and parent.attr in _MOVES:
             continue
         names = {source(target) for target in targets}
-        if not any(source(receiver(move)) in names for move in module.methods(*_MOVES)):
+        moved = any(source(receiver(move)) in names for move in module.methods(*_MOVES))
+        if not moved and not _moves_with_another(module, call, names):
             yield call
+
+
+def _moves_with_another(module: Module, call: ast.Call, names: set[str]) -> bool:
+    """Whether a module is, or may be, a part of another one, which is moved as a whole."""
+    owner = module.owner(call)
+    if owner and any(name.startswith("self.") for name in names):
+        return any(matches(base, "Module") for base in owner.bases)
+    holders = (c for c, name in module.calls if re.match("_?[A-Z]", last_part(name)))
+    given = {source(a) for c in holders for a in (*c.args, *(k.value for k in c.keywords))}
+    return bool(given & {*names, source(call)})
 
 
 def _cpu_tensor(module: Module, node: ast.expr) -> bool | None:
@@ -126,33 +135,3 @@ def _cpu_tensor(module: Module, node: ast.expr) -> bool | None:
         if re.fullmatch(rf"torch\.{makers}", module.name(node.func)):
             return keyword(node, "device") is None
     return None if isinstance(node, ast.Name) else False
-
-
-@rule(
-    "D3",
-    "one part of the batch is moved to the device and this one is not",
-    "move inputs and targets at the same place",
-)
-def targets_on_cpu(module: Module) -> Iterator[ast.AST]:
-    yield from _fields_on_cpu(module)
-    for loop in module.nodes:
-        if not isinstance(loop, ast.For) or not list(module.methods("backward", below=loop)):
-            continue
-        elements = [n for n in module.below(loop.target) if isinstance(n, ast.Tuple)]
-        names = {e.id for n in elements for e in n.elts if isinstance(e, ast.Name)}
-        moved = {source(receiver(call)) for call in module.methods("to", "cuda", below=loop)}
-        if names & moved:
-            left = names - moved - stored_in(*loop.body)
-            losses = (c for c in module.calls_below(loop) if matches(c.func, _LOSS))
-            yield from (a for c in losses for a in c.args if getattr(a, "id", "") in left)
-
-
-def _fields_on_cpu(module: Module) -> Iterator[ast.AST]:
-    """`a = batch.a.to(device)` beside `b = batch.b`."""
-    for node, target in module.assignments(ast.expr):
-        batch = source(node.value.value) if isinstance(node.value, ast.Attribute) else ""
-        if re.search(r"batch|sample", batch):
-            calls = module.methods("to", "cuda", below=module.scope(node))
-            moved = [source(receiver(call)) for call in calls]
-            if source(target) not in moved and any(m.startswith(f"{batch}.") for m in moved):
-                yield node.value

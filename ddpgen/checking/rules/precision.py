@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from ddpgen.checking.reading.expressions import constant, keyword, matches, receiver, unpacks
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import DDP
-from ddpgen.checking.registry import rule
+from ddpgen.checking.registry import ERROR, STYLE, rule
 
 
 @rule(
     "G9",
     "torch.cuda.amp is deprecated",
     "use torch.amp.GradScaler('cuda') and torch.autocast('cuda', ...)",
+    severity=STYLE,
 )
 def old_amp(module: Module) -> Iterator[ast.AST]:
     for call, name in module.calls:
@@ -56,6 +57,7 @@ def scaler_without_autocast(module: Module) -> Iterator[ast.AST]:
     "G9",
     "the scaler is never updated: its scale stays, or every step after an overflow is skipped",
     "call scaler.update() after scaler.step(optimizer)",
+    severity=ERROR,
 )
 def scale_never_updated(module: Module) -> Iterator[ast.AST]:
     program = module.program
@@ -71,6 +73,7 @@ def scale_never_updated(module: Module) -> Iterator[ast.AST]:
     "G11",
     "find_unused_parameters=True walks the graph in each step, and hides what never learns",
     "leave it out unless the graph changes; then say so in a comment beside it",
+    severity=STYLE,
 )
 def unused_parameters(module: Module) -> Iterator[ast.AST]:
     for call in module.called(DDP):
@@ -84,6 +87,7 @@ def unused_parameters(module: Module) -> Iterator[ast.AST]:
     "G3",
     "static_graph=True does not go with no_sync: it stops reducing, or raises",
     "leave static_graph out",
+    severity=ERROR,
 )
 def static_graph(module: Module) -> Iterator[ast.AST]:
     for call in module.called(DDP):

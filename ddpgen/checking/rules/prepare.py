@@ -14,7 +14,7 @@ from ddpgen.checking.reading.expressions import (
 )
 from ddpgen.checking.reading.guards import guarded, zero_guard
 from ddpgen.checking.reading.programs import Module, leads_to
-from ddpgen.checking.registry import rule
+from ddpgen.checking.registry import ERROR, rule
 
 _PREPARES = (
     r"^prepare(_data)?$|download|preprocess|tokenize|extract|prepare_data|"
@@ -40,6 +40,7 @@ def download_on_every_rank(module: Module) -> Iterator[ast.AST]:
     "D13",
     "the process group does not exist yet, so that every rank takes itself for rank 0",
     "ask after init_process_group, or read RANK from the environment",
+    severity=ERROR,
 )
 def rank_before_group(module: Module) -> Iterator[ast.AST]:
     for function in [module.tree, *module.all_functions]:

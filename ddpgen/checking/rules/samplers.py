@@ -100,7 +100,7 @@ def seed_by_rank(module: Module) -> Iterator[ast.AST]:
         if seed is None or mentions(module, seed, r"broadcast|gather|reduce|shared"):
             continue
         if mentions(module, seed, r"rank") or (
-            mentions(module, seed, _OWN) and not module.program.calls("spawn", "Process")
+            mentions(module, seed, _OWN) and not module.program.starts_ranks
         ):
             yield seed
 

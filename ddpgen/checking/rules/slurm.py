@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.scripts import Script
-from ddpgen.checking.registry import Hit, rule
+from ddpgen.checking.registry import WARNING, Hit, rule
 
 _STARTS = r"\b(torchrun|torch\.distributed\.(run|launch)|python3?)\b"
 
@@ -60,6 +60,7 @@ def late_directive(script: Script) -> Iterator[Hit]:
     "L1",
     "the number of nodes is stated twice: once for the scheduler, once here",
     "use the scheduler's variable: --nnodes=$SLURM_JOB_NUM_NODES",
+    severity=WARNING,
     reads="script",
 )
 def nodes_twice(script: Script) -> Iterator[Hit]:

@@ -10,7 +10,7 @@ from ddpgen.checking.reading.programs import Module, once
 from ddpgen.checking.reading.source import exclusive
 from ddpgen.checking.reading.values import binding
 from ddpgen.checking.reading.windows import OPTIMIZER, SCHEDULER, backwards, is_update
-from ddpgen.checking.registry import rule
+from ddpgen.checking.registry import WARNING, rule
 from ddpgen.checking.rules.precision import scalers
 
 
@@ -136,6 +136,7 @@ def exhausted(module: Module) -> Iterator[ast.AST]:
     "G8",
     "the schedule advances although the scaler may have skipped the step",
     "step the scheduler only if scaler.get_scale() has not become smaller",
+    severity=WARNING,
 )
 def scheduled_after_skip(module: Module) -> Iterator[ast.AST]:
     program = module.program

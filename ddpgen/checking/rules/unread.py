@@ -19,7 +19,7 @@ from ddpgen.checking.reading.expressions import (
 )
 from ddpgen.checking.reading.programs import Module, once
 from ddpgen.checking.reading.values import mentions
-from ddpgen.checking.registry import Hit, rule
+from ddpgen.checking.registry import WARNING, Hit, rule
 from ddpgen.checking.rules.resume import snapshots
 
 _GROUP_TIMEOUT = (
@@ -54,6 +54,7 @@ def _is_dataclass(node: ast.AST) -> bool:
     "D9",
     "there is a timeout in the settings, and another one is handed over here",
     "hand over the one from the settings: timeout=timedelta(seconds=...)",
+    severity=WARNING,
 )
 def timeout_without_effect(module: Module) -> Iterator[ast.AST]:
     if any(_fields(other, _GROUP_TIMEOUT) for other in module.program.modules):
@@ -67,6 +68,7 @@ def timeout_without_effect(module: Module) -> Iterator[ast.AST]:
     "D10",
     "nothing compares this with the world that forms: a node that is alone trains by itself",
     "raise an error at the start where it is not the world size",
+    severity=WARNING,
 )
 def expected_world_without_effect(module: Module) -> Iterator[ast.AST]:
     modules = module.program.modules
@@ -86,6 +88,7 @@ def expected_world_without_effect(module: Module) -> Iterator[ast.AST]:
     "D10",
     "another world than expected is mentioned here, and then trained with",
     "raise an error",
+    severity=WARNING,
 )
 def expected_world_printed(module: Module) -> Iterator[ast.AST]:
     for node in module.nodes:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ddpgen.fetching.template_source import order
+from ddpgen.origin import order
 
 TABLE = Path(__file__).with_name("migrations.toml")
 # Folders in which a project's programs and tests look for modules.

@@ -7,7 +7,7 @@ import libcst as cst
 from libcst import helpers
 from libcst.metadata import QualifiedNameProvider, QualifiedNameSource
 
-from ddpgen.updating.import_blocks import separated
+from ddpgen.renaming.import_blocks import separated
 
 _Imported = cst.ImportFrom | cst.FlattenSentinel[cst.BaseSmallStatement]
 
@@ -90,21 +90,38 @@ class Exported(cst.CSTTransformer):
         sources = self.get_metadata(QualifiedNameProvider, original_node, set())
         found = {s.name for s in sources if s.source == QualifiedNameSource.IMPORT}
         new = next((self.new_names[name] for name in found & self.new_names.keys()), "")
-        return updated_node.with_changes(attr=cst.Name(new)) if new else updated_node
+        *within, last = new.split(".")
+        value = updated_node.value
+        for part in within:
+            value = cst.Attribute(value, cst.Name(part))
+        return updated_node.with_changes(value=value, attr=cst.Name(last)) if new else updated_node
 
     def leave_ImportFrom(
         self, original_node: cst.ImportFrom, updated_node: cst.ImportFrom
-    ) -> cst.ImportFrom:
+    ) -> _Imported:
         """Import the new name, under the old one that the file uses."""
         if isinstance(updated_node.names, cst.ImportStar) or not original_node.module:
             return updated_node
         module = helpers.get_full_name_for_node(original_node.module)
-        aliases = []
+        aliases: list[cst.ImportAlias] = []
+        settings: list[str] = []
         for alias in updated_node.names:
-            new = self.new_names.get(f"{module}.{alias.evaluated_name}")
-            old = cst.AsName(cst.Name(alias.evaluated_alias or alias.evaluated_name))
-            aliases.append(alias.with_changes(name=cst.Name(new), asname=old) if new else alias)
-        return updated_node.with_changes(names=aliases)
+            new = self.new_names.get(f"{module}.{alias.evaluated_name}", "")
+            first, _, within = new.partition(".")
+            old = alias.evaluated_alias or alias.evaluated_name
+            if within:  # a name inside of what can be imported
+                settings.append(f"{old} = {new}")
+                aliases.append(cst.ImportAlias(cst.Name(first)))
+            elif new:
+                asname = cst.AsName(cst.Name(old))
+                aliases.append(alias.with_changes(name=cst.Name(new), asname=asname))
+            else:
+                aliases.append(alias)
+        if not settings:
+            return updated_node.with_changes(names=aliases)
+        named = {alias.evaluated_name: alias for alias in aliases}
+        imports = updated_node.with_changes(names=separated(named.values()))
+        return cst.FlattenSentinel([imports, *map(_small, settings)])
 
 
 def _small(line: str) -> cst.BaseSmallStatement:

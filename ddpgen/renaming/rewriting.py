@@ -1,13 +1,16 @@
 """Rewrites a Python file after modules moved or names changed, and leaves all else as it is."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import SequenceMatcher
+from itertools import zip_longest
 
 import libcst as cst
 from libcst.metadata import MetadataWrapper
 
-from ddpgen.updating.moved_imports import MovedImports
-from ddpgen.updating.new_names import Exported, Names, Spelled
+from ddpgen.renaming.leftovers import Renamed
+from ddpgen.renaming.moved_imports import MovedImports
+from ddpgen.renaming.new_names import Exported, Names, Spelled
 
 
 class UnreadableError(Exception):
@@ -28,6 +31,25 @@ def imports(content: bytes, modules: Mapping[str, str], rebind: bool = False) ->
     if not _mentions(content, modules):
         return content
     return _parsed(content).visit(MovedImports(modules, rebind)).bytes
+
+
+def renewed(content: bytes, changed: Renamed) -> bytes:
+    """Use the new names of modules, and of what is imported from them.
+
+    Raises:
+        UnreadableError: the file may use the names, and is not Python.
+    """
+    return exported(imports(content, changed.modules), changed.exported)
+
+
+def changed_lines(before: bytes, after: bytes) -> Iterator[tuple[int, str]]:
+    """Yield the lines that were rewritten: number in the old file, and both texts."""
+    old, new = (content.decode("utf-8", "replace").splitlines() for content in (before, after))
+    for kind, first, last, begin, end in SequenceMatcher(None, old, new).get_opcodes():
+        if kind != "equal":
+            lines = zip_longest(old[first:last], new[begin:end], fillvalue="")
+            for number, pair in enumerate(lines, first + 1):
+                yield number, " -> ".join(text.strip() for text in pair)
 
 
 def names(content: bytes, changed: Names) -> bytes:

@@ -6,16 +6,14 @@ from typing import cast
 import libcst as cst
 from libcst import helpers
 
-from ddpgen.updating.import_blocks import ordered, separated
+from ddpgen.renaming.import_blocks import ordered, separated
+from ddpgen.renaming.leftovers import BY_NAME
 
 _Line = cst.SimpleStatementLine
 
 
 class MovedImports(cst.CSTTransformer):
     """Rewrites import statements, and dotted names and strings that name the modules."""
-
-    # Functions that take the name of a module, or of something in it, as their first argument.
-    BY_NAME = frozenset({"import_module", "run_module", "setattr", "patch", "importorskip"})
 
     def __init__(self, modules: Mapping[str, str], rebind: bool) -> None:
         super().__init__()
@@ -115,7 +113,7 @@ class MovedImports(cst.CSTTransformer):
         """Rewrite names in strings, as for `importlib.import_module`."""
         function = (helpers.get_full_name_for_node(original_node.func) or "").rpartition(".")[2]
         first = updated_node.args[0] if updated_node.args else None
-        if function not in self.BY_NAME or not first:
+        if function not in BY_NAME or not first:
             return updated_node
         if not isinstance(first.value, cst.SimpleString):
             return updated_node

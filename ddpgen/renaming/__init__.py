@@ -1,0 +1,1 @@
+"""What versions of the template moved and renamed, and how Python files follow."""
