@@ -45,11 +45,8 @@ def test_page(path: str, tmp_path: Path) -> None:
     """Its commands print what it promises, its edits fit, and its effect is there."""
     text = (page.DOCS / path).read_text(encoding="utf-8")
     assert set(page.not_run(text)) <= NOT_RUN
-    steps = list(page.steps(text))
-    assert any(isinstance(step, Command) and step.expected for step in steps)
-    with Reader(tmp_path) as reader:
-        for step in steps:
-            reader.do(step)
+    assert any(isinstance(step, Command) and step.expected for step in page.steps(text))
+    follow(text, tmp_path)
     missing = [effect for effect in EFFECTS[path] if not (tmp_path / effect).is_file()]
     assert not missing
 
@@ -83,8 +80,8 @@ $ false
 """
 
 
-def follow(text: str, folder: Path) -> None:
-    with Reader(folder, seconds=60) as reader:
+def follow(text: str, folder: Path, seconds: float = 300) -> None:
+    with Reader(folder, seconds) as reader:
         for step in page.steps(text):
             reader.do(step)
 
@@ -112,6 +109,5 @@ def test_wrong_page(right: str, wrong: str, reason: str, tmp_path: Path) -> None
     """Whatever a page says wrongly is noticed."""
     assert GOOD.count(right) == 1
     seconds = 3 if "sleep" in wrong else 60
-    with pytest.raises(PageError, match=reason), Reader(tmp_path, seconds) as reader:
-        for step in page.steps(GOOD.replace(right, wrong)):
-            reader.do(step)
+    with pytest.raises(PageError, match=reason):
+        follow(GOOD.replace(right, wrong), tmp_path, seconds)
