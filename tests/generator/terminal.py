@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pyte
+from pyte.screens import Char
 
 ENTER, ESCAPE, CTRL_B, CTRL_C, CTRL_D = "\r", "\x1b", "\x02", "\x03", "\x04"
 DOWN, UP, SPACE, BACKSPACE = "\x1b[B", "\x1b[A", " ", "\x7f"
@@ -61,6 +62,13 @@ class Terminal:
     def text(self) -> str:
         """All that the screen shows."""
         return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
+
+    def lines(self) -> list[list[Char]]:
+        """The lines of the screen with their colours, without the empty ones at its end."""
+        screen = self._screen
+        lines = [[screen.buffer[y][x] for x in range(screen.columns)] for y in range(screen.lines)]
+        last = max(y for y, line in enumerate(lines) if any(char.data.strip() for char in line))
+        return lines[: last + 1]
 
     @property
     def prompt(self) -> str:
