@@ -13,8 +13,8 @@ from ddpgen.asking import options, questions
 from ddpgen.asking.question import Value
 from ddpgen.checking import pages
 from ddpgen.errors import show
+from ddpgen.renaming import migrations
 from ddpgen.rendering.render import render
-from ddpgen.updating import migrations
 
 DOCS = Path(__file__).resolve().parent
 # Answers that bring keys of a config, or take some away, each beside the defaults.

@@ -44,7 +44,7 @@ def _text(rows: dict[str, list[Row]], tries: Tries, counts: dict[str, int]) -> s
         "# Clusters",
         "",
         "Written by `make clusters`; nothing here was typed by hand. Controllers, daemons,",
-        "networks, signals and losses were real, on one machine; [Launch files](launching.md) says",
+        "networks, signals and losses were real, on one machine; [Launch files](reference/launch-files.md) says",
         "what could only be checked in form.",
         "",
         ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count) + ".",

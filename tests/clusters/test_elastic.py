@@ -1,4 +1,4 @@
-"""torchrun's own recovery, as docs/launching.md describes it, on two hosts with real networks."""
+"""torchrun's own recovery, as docs/reference/launch-files.md describes it, on two hosts with real networks."""
 
 import itertools
 import json

@@ -50,8 +50,10 @@ def draw(found: Mapping[str, Points]) -> str:
         parts.append(f'<line x1="{LEFT}" y1="{y:g}" x2="{WIDTH - RIGHT}" y2="{y:g}"/>')
         parts.append(word(LEFT - 8, y + 4, f"{highest * tick / 5:.1f}", 'text-anchor="end"'))
         parts.append(word(WIDTH - RIGHT + 8, y + 4, f"{tick * 20} %"))
-    for step in range(0, last + 1, 200):
-        parts.append(word(across(step), HEIGHT - BOTTOM + 18, str(step), 'text-anchor="middle"'))
+    parts += [
+        word(across(step), HEIGHT - BOTTOM + 18, str(step), 'text-anchor="middle"')
+        for step in range(0, last + 1, 200)
+    ]
     middle = (LEFT + WIDTH - RIGHT) / 2
     parts.append(word(middle, HEIGHT - 8, "optimizer step", 'text-anchor="middle"'))
     parts.append(path(found["train_loss"], highest, f'stroke="{LOSS}" stroke-width="1.5"'))

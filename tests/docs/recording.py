@@ -11,10 +11,10 @@ from html import escape, unescape
 from itertools import groupby
 from pathlib import Path
 
+from generator.terminal import ENTER, Terminal
 from pyte.screens import Char
 
 from docs.page import DOCS
-from generator.terminal import ENTER, Terminal
 
 PICTURE = DOCS / "pictures" / "prompts.svg"
 COLUMNS, WIDTH, HEIGHT, MARGIN = 92, 7.6, 17, 14  # characters; pixels of a character; of the border
@@ -56,7 +56,8 @@ def draw(screens: Sequence[Sequence[Line]]) -> str:
     width = COLUMNS * WIDTH + 2 * MARGIN
     for screen in screens:
         height = len(screen) * HEIGHT + 2 * MARGIN
-        parts.append(f'<rect x="0.5" y="{top + 0.5}" width="{width - 1}" height="{height}" rx="6"/>')
+        place = f'x="0.5" y="{top + 0.5}" width="{width - 1}" height="{height}"'
+        parts.append(f'<rect {place} rx="6"/>')
         for number, line in enumerate(screen, start=1):
             parts += spans(line, top + MARGIN + number * HEIGHT - 4)
         top += height + 12

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from product import template
 
 from ddpgen.asking.question import Answers, Value
 from docs.page import DOCS, ROOT
-from product import template
 
 TABLE = DOCS / "reference" / "files.md"
 ROW = re.compile(r"^\| `([^`]+)` \| [^|]+ \| ([^|]*)\|$", re.MULTILINE)

@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterator
 
 import pytest
+from product import template
 
 from ddpgen.asking.question import Answers
 from docs.page import DOCS
-from product import template
 
 PROJECTS: list[Answers] = [
     {},

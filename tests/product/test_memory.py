@@ -51,7 +51,7 @@ def measure(answers: Answers, project: Path, data: Path, *more: str) -> list[dic
 
 
 def close(found: dict[str, Any]) -> bool:
-    """Whether the estimate is within the bound that docs/code/memory.md states."""
+    """Whether the estimate is within the bound that docs/code/tools.md states."""
     ratio = found["estimated"] / found["measured"]
     print(f"{found['measured'] / 2**20:8.2f} MiB, estimated {ratio:.3f} of it, {found['parts']}")
     return abs(ratio - 1) <= BOUND
