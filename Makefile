@@ -108,6 +108,10 @@ docs: $(VENV)/docs    ## build the documentation in site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html; with search: $(PYTHON) -m http.server --directory site"
 
+.PHONY: versions
+versions: $(VENV)/torch    ## own tests with the oldest and the newest PyTorch, 16 GB of environments; writes docs/versions.md
+	@WORKERS=$(WORKERS) $(BIN)/python .ci/versions.py </dev/null
+
 .PHONY: release
 release: $(VENV)/dev    ## make a release: VERSION=0.2.0; refused unless everything fits
 	@$(BIN)/python .ci/release.py $(VERSION)

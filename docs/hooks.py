@@ -10,7 +10,7 @@ from mkdocs.structure.pages import Page
 from ddpgen.checking import pages
 
 # Reports that are in the navigation once a machine has written them.
-REPORTS = {"GPUs": "gpu.md"}
+REPORTS = {"GPUs": "gpu.md", "Versions of PyTorch": "versions.md"}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
