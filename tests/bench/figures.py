@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bench import commands
+from bench import commands, own_tests
 
 Device = dict[str, Any]  # one device's part of bench.json
 RIVALS = ("accelerate", "lightning", "trainer")
@@ -135,6 +135,11 @@ def goals(device: Device) -> list[Goal]:
     ):
         measured = ratio(times[over], times[under]) if times else None
         found.append(at_most(words, measured, bound, device["no_commands"]))
+    own = {name: max(values) for name, values in device["own tests"].items()}
+    words = "own tests of the default project ≤ 30 s"
+    found.append(at_most(words, own.get(own_tests.DEFAULT), 30, "not measured"))
+    words = "own tests of the largest project of each model ≤ 90 s"
+    found.append(at_most(words, max(own.values(), default=None), 90, "not measured"))
     return found
 
 

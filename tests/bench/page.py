@@ -82,6 +82,8 @@ def section(kind: str, device: figures.Device) -> str:
         text += "### Accumulation\n\n" + accumulating(several)
     if device["commands"]:
         text += "### The generator\n\n" + generating(device["commands"])
+    if device["own tests"]:
+        text += "### Own tests of generated projects\n\n" + owning(device["own tests"])
     return text
 
 
@@ -199,6 +201,12 @@ def generating(times: dict[str, list[float]]) -> str:
     both = ((commands.HELP, commands.BARE), (commands.NEW, commands.COPY))
     found = [f"`{a}` / `{b}`: {figures.ratio(times[a], times[b])}" for a, b in both]
     return table(["", "median", "per second"], rows) + ", ".join(found) + ".\n"
+
+
+def owning(times: Times) -> str:
+    """Whole runs of pytest, one beside nothing else."""
+    rows = [[name, f"{max(values):.0f} s"] for name, values in times.items()]
+    return table(["project", "`pytest`"], rows)
 
 
 def draw(kind: str, device: figures.Device, folder: Path) -> None:

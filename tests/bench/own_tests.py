@@ -1,0 +1,72 @@
+"""How long the tests of generated projects take, as users run them after an edit."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.tree import Times
+
+NAME, DEFAULT = "own tests", "default"
+# Beside the model: whatever brings tests or makes them longer.
+MOST: dict[str, Any] = {
+    "batch_norm": "sync",
+    "accumulation": True,
+    "amp": "fp16",
+    "activation_checkpointing": True,
+    "optimizer_sharding": "zero1",
+    "compression": True,
+    "tracker": "wandb",
+    "tools": ["preflight", "memory", "scaling", "profile", "checkpoints"],
+    "clusters": ["local", "slurm"],
+    "nodes": 2,
+}
+
+
+def projects() -> dict[str, dict[str, Any]]:
+    """The default project, and the largest of each model."""
+    from ddpgen.asking import answers, questions
+    from ddpgen.errors import DdpgenError
+
+    asked = questions.load()
+    found: dict[str, dict[str, Any]] = {DEFAULT: {}}
+    for model in asked.questions["model"].values:
+        chosen: dict[str, Any] = {"model": model}
+        for name, value in MOST.items():
+            with contextlib.suppress(DdpgenError):  # not asked of this model
+                answers.resolve(asked, chosen | {name: value})
+                chosen[name] = value
+        found[f"{model}, with all that may be chosen"] = chosen
+    return found
+
+
+def measure(build: Path) -> Times:
+    """Seconds of the tests of each project, after a first run that compiled its modules.
+
+    Raises:
+        SystemExit: a test failed.
+    """
+    from ddpgen.rendering.render import render
+
+    times: Times = {}
+    for number, (name, answers) in enumerate(projects().items()):
+        project = build / "own-tests" / str(number)
+        if not project.exists():
+            render(answers, project)
+        begin = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+            cwd=project,
+            env={**os.environ, "WANDB_MODE": "offline"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        times[name] = [time.perf_counter() - begin]
+        if done.returncode:
+            raise SystemExit(f"{project}: its tests failed\n{done.stdout[-4000:]}")
+        print(f"  {name}: {times[name][0]:.0f} s", flush=True)
+    return times

@@ -1,0 +1,90 @@
+"""A run that began before an update goes on after it, to the same bits as without the update."""
+
+import itertools
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ddpgen.asking.question import Answers
+from ddpgen.updating import update
+from update.lab import Lab
+
+RELEASES = ("v0.2.0", "v0.3.0", "v0.4.0")  # checkpoints of 0.1.0 said less
+PROJECTS: dict[str, Answers] = {
+    "plain": {},
+    "most": {
+        "model": "resnet",
+        "accumulation": True,
+        "amp": "bf16",
+        "optimizer_sharding": "zero1",
+        "clusters": ["local", "slurm"],
+    },
+}
+ARGUMENTS = (
+    "train.max_steps=12",
+    "optim.warmup_steps=2",  # at most a fifth of the run, which is a newer rule
+    "checkpoint.every_steps=6",
+    "checkpoint.keep=9",
+)
+LAST = "step_00000012"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.config.getoption("--updates") == "all":
+        cases = list(itertools.product(RELEASES, PROJECTS))
+    else:
+        cases = list(zip(RELEASES, PROJECTS, strict=False))
+    metafunc.parametrize(("tag", "project"), cases)
+
+
+def test_run_goes_on_after_an_update(lab: Lab, tmp_path: Path, tag: str, project: str) -> None:
+    """From its checkpoint, and anew from its saved config."""
+    old = lab.project(tmp_path / "old", tag, PROJECTS[project])
+    lab.commit(old)
+    train(lab, old, "run.name=run", *ARGUMENTS)
+    run = old / "runs/run"
+    expected = tensors(run / f"checkpoints/{LAST}.pt")
+    for path in run.glob(f"checkpoints/{LAST}*"):
+        path.unlink()
+    shutil.copy(run / "config.toml", tmp_path / "saved.toml")
+    assert update.update(old, None, [], dry_run=False) == 0
+    train(lab, old, "run.name=run", *ARGUMENTS)
+    assert differences(tensors(run / f"checkpoints/{LAST}.pt"), expected) == []
+    train(lab, old, "--config", str(tmp_path / "saved.toml"), "run.name=anew")
+    assert differences(tensors(old / f"runs/anew/checkpoints/{LAST}.pt"), expected) == []
+
+
+def train(lab: Lab, project: Path, *arguments: str) -> None:
+    """Train on two processes."""
+    command = (sys.executable, "train.py", "--processes", "2", *arguments)
+    done = lab.run(*command, cwd=project, OMP_NUM_THREADS="1")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def tensors(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a checkpoint that training goes on from: weights, moments, averages."""
+    return dict(_tensors(torch.load(path, weights_only=True), ""))
+
+
+def _tensors(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif isinstance(value, dict):
+        for key in value:
+            yield from _tensors(value[key], f"{name}.{key}")
+    elif isinstance(value, list | tuple):
+        for number, part in enumerate(value):
+            yield from _tensors(part, f"{name}.{number}")
+
+
+def differences(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> list[str]:
+    """Names of tensors that one side lacks, or that differ in a bit."""
+    assert expected
+    names = found.keys() | expected.keys()
+    both = found.keys() & expected.keys()
+    return sorted(n for n in names if n not in both or not torch.equal(found[n], expected[n]))
