@@ -1,4 +1,4 @@
-"""torchrun's own recovery, as docs/reference/launch-files.md describes it, on two hosts with real networks."""
+"""torchrun's own recovery on two hosts with real networks: docs/reference/launch-files.md."""
 
 import itertools
 import json

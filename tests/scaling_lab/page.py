@@ -8,8 +8,8 @@ from typing import Any
 HEAD = """# How well scaling is predicted
 
 In projects `tools.scaling` measures how training scales and [predicts it for more
-ranks](code/tools.md#scaling). Here its model predicts steps that it was not fitted to, and they are then
-measured. Bandwidth, latency and slowdown come from one run of two ranks, the first row of each
+ranks](code/tools.md#scaling). Here its model predicts steps that it was not fitted to, and they are
+then measured. Bandwidth, latency and slowdown come from one run of two ranks, the first row of each
 table. For each other row the model gets what a rank does by itself, measured in that run under
 `no_sync` because the ranks share the cores of one machine, and for another rate the bandwidth in
 proportion; it says how long the ranks wait for gradients, and so how long a step takes.
@@ -32,8 +32,8 @@ BUSY = 1.5  # load for each rank; it still counts those of the run before
 LEVERS = """## What the levers of `[ddp]` bring
 
 Two ranks, an MLP with 34 MB of gradients, every lever by itself; [what each
-does](code/step.md#how-gradients-travel). A step, the part of it that waits for gradients, and the step beside
-that with the defaults. The last row is the first one again: what it differs by is chance.
+does](code/step.md#how-gradients-travel). A step, the part of it that waits for gradients, and the
+step beside that with the defaults. The last row is the first one again: what it differs by is chance.
 
 """
 
