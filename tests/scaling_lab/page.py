@@ -33,7 +33,8 @@ LEVERS = """## What the levers of `[ddp]` bring
 
 Two ranks, an MLP with 34 MB of gradients, every lever by itself; [what each
 does](code/step.md#how-gradients-travel). A step, the part of it that waits for gradients, and the
-step beside that with the defaults. The last row is the first one again: what it differs by is chance.
+step beside that with the defaults. The last row is the first one again: what it differs by is
+chance.
 
 """
 
