@@ -14,6 +14,7 @@ from product.test_levers import ALL, BRIEF
 LAYERS = [
     ("engine.settings",),
     ("config",),
+    ("columns",),
     ("data",),
     ("model", "optim"),
     ("engine.",),
