@@ -146,7 +146,7 @@ def _plain(array: Any, name: str, path: Path) -> Any:
 
 
 def encode(table: Table, cfg: config.Data) -> dict[str, Any]:
-    """What data.py keeps: the rows of both splits as tensors, their shape, and a description."""
+    """What data.py keeps: the rows of both splits as tensors, and their shape."""
     for name in table.columns:
         _check_cells(table, name, cfg)
     order = torch.randperm(table.ends[-1], generator=torch.Generator().manual_seed(cfg.split_seed))
@@ -160,6 +160,7 @@ def encode(table: Table, cfg: config.Data) -> dict[str, Any]:
     categories, values = _encode_texts(table, texts, train)
     targets, outputs, unit, words = _encode_target(table, cfg, train)
     rows = (numbers, categories, targets)
+    source = table.files[0] if len(table.files) == 1 else f"{len(table.files)} files"
     return {
         "train": [tensor[train] for tensor in rows],
         "val": [tensor[val] for tensor in rows],
@@ -168,8 +169,8 @@ def encode(table: Table, cfg: config.Data) -> dict[str, Any]:
             "values": values,
             "outputs": outputs,
             "unit": unit,
+            "words": f"{len(order):,} rows of {source}; {words}",
         },
-        "words": f"{len(table.files)} file(s), {len(order):,} rows: {words}",
     }
 
 
@@ -252,7 +253,7 @@ def _encode_target(table: Table, cfg: config.Data, train: Tensor) -> tuple[Tenso
     if _choose_task(array, cfg) == "regression":
         values = torch.tensor(array.to_numpy())
         mean, deviation = _spread(values[train])
-        words = f"{cfg.target} is a number, {mean:.6g} in the mean"
+        words = f"{cfg.target} is a quantity, {mean:.6g} in the mean"
         return ((values - mean) / deviation).float(), 1, deviation.item(), words
     classes = array.unique()
     classes = classes.take(pc.array_sort_indices(classes))
@@ -264,8 +265,9 @@ def _encode_target(table: Table, cfg: config.Data, train: Tensor) -> tuple[Tenso
             f"data.target = {cfg.target!r}: no training row is {names[int(count.argmin())]!r}, "
             "which is too rare: leave its rows out, or join classes"
         )
-    words = f"{cfg.target} has {len(classes)} classes, {count.max() / len(train):.1%} are "
-    return numbers.float(), len(classes), 1.0, words + repr(names[int(count.argmax())])
+    share, most = count.max() / len(train), names[int(count.argmax())]
+    words = f"{cfg.target} has {len(classes)} classes, {share:.1%} of the rows are {most!r}"
+    return numbers.float(), len(classes), 1.0, words
 
 
 def _choose_task(array: Any, cfg: config.Data) -> str:

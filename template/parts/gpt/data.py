@@ -153,7 +153,7 @@ class Splits(NamedTuple):
 
 def prepare(cfg: config.Data) -> None:
     """Join the files of each split to one, once per node. A .bin file is used where it lies."""
-    target = _prepared(cfg)
+    target = prepared_path(cfg)
     if Path(cfg.source).suffix == ".bin" or target.exists():
         return
     partial = target.with_suffix(".partial")
@@ -190,7 +190,7 @@ def open_splits(cfg: config.Data) -> Splits:
 
 def _ranges(cfg: config.Data) -> tuple[Tokens, Tokens]:
     """The tokens of the two splits: of two files, or the beginning and the end of one."""
-    folder, dtype = _prepared(cfg), "uint8"
+    folder, dtype = prepared_path(cfg), "uint8"
     if (folder / "val.bin").exists():
         train, val = (folder / name for name in ("train.bin", "val.bin"))
         return (
@@ -207,7 +207,7 @@ def _ranges(cfg: config.Data) -> tuple[Tokens, Tokens]:
     return Tokens(path, dtype, 0, border), Tokens(path, dtype, border, size)
 
 
-def _prepared(cfg: config.Data) -> Path:
+def prepared_path(cfg: config.Data) -> Path:
     """The place of the joined files; edited files have another place."""
     key = repr((cfg.source, cfg.pattern, cfg.validation, _versions(cfg)))
     digest = hashlib.sha256(key.encode()).hexdigest()[:8]

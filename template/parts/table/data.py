@@ -30,6 +30,10 @@ class Shape:
     values: int  # of all categories together
     outputs: int  # 1 for a quantity, else the number of classes
     unit: float  # of a quantity: its standard deviation, as the file has it
+    words: str
+
+    def __str__(self) -> str:
+        return self.words
 
 
 class Table(Dataset[Batch]):
@@ -59,7 +63,7 @@ def counts(targets: Tensor) -> Tensor:
 
 def prepare(cfg: config.Data) -> None:
     """Write the tables of both splits as tensors, once per node."""
-    path = _prepared(cfg)
+    path = prepared_path(cfg)
     if path.exists():
         return
     import columns  # only needed here, where the data is prepared
@@ -71,12 +75,12 @@ def prepare(cfg: config.Data) -> None:
 
 def open_splits(cfg: config.Data) -> Splits:
     """Map what was prepared into memory: the same rows and numbers on every rank."""
-    table = torch.load(_prepared(cfg), weights_only=True, mmap=True)
+    table = torch.load(prepared_path(cfg), weights_only=True, mmap=True)
     train, val = (Table(Batch(*table[name])) for name in ("train", "val"))
     return Splits(train, val, Shape(**table["shape"]))
 
 
-def _prepared(cfg: config.Data) -> Path:
+def prepared_path(cfg: config.Data) -> Path:
     """The place of the tensors; other files, an edited one, or another setting have another."""
     stats = [(str(path), path.stat()) for path in _files(cfg)]
     versions = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]

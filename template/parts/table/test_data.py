@@ -87,8 +87,8 @@ def test_validation_rows_teach_nothing(tmp_path: Path) -> None:
     for row in order[:8]:
         changed["size"][row], changed["rooms"][row] = 1e6, 99
         changed["district"][row], changed["rent"][row] = "abroad", 1e9
-    one = prepared(tmp_path, write(tmp_path / "one.csv", table))
-    other = prepared(tmp_path, write(tmp_path / "other.csv", changed))
+    one = prepared(tmp_path, write(tmp_path / "flats.csv", table))
+    other = prepared(tmp_path, write(tmp_path / "flats.csv", changed))
     assert one.shape == other.shape
     for ours, theirs in zip(one.train.rows, other.train.rows, strict=True):
         assert torch.equal(ours, theirs)
