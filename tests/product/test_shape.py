@@ -14,7 +14,7 @@ from product.test_levers import ALL, BRIEF
 LAYERS = [
     ("engine.settings",),
     ("config",),
-    ("columns",),
+    ("columns", "corpus"),
     ("data",),
     ("model", "optim"),
     ("engine.",),
