@@ -23,7 +23,7 @@ EFFECTS = {
     "howto/own-model.md": ["my-signals/runs/first/curve.png"],
     "howto/slow.md": ["my-run/scaling.png", "my-run/runs/look/profile.txt"],
     "howto/slurm.md": ["my-project/launch_slurm/slurm.sbatch"],
-    "howto/table.md": ["my-table/runs/first/curve.png", "my-regression/runs/first/curve.png"],
+    "howto/table.md": ["my-table/runs/rent/curve.png", "my-table/runs/dear/curve.png"],
     "howto/text.md": ["my-text/runs/tokens/curve.png"],
     "howto/update.md": ["my-project/engine/failures.py"],
     "howto/use.md": ["my-project/first.safetensors"],

@@ -25,6 +25,7 @@ BASES: dict[str, Answers] = {
     "sync": {"model": "resnet", "amp": "off", "batch_norm": "sync"},
     "local": {"model": "custom", "amp": "off", "batch_norm": "local"},
     "dynamic": {"model": "mlp", "amp": "off", "dynamic_graph": True},
+    "table": {"model": "table", "amp": "off"},
 }
 
 
@@ -44,6 +45,10 @@ class Mutation(NamedTuple):
     new: str
     check: str = ""
 
+
+# Why `ddpgen check` is silent about some.
+PREPARED = "which settings enter the prepared data is not in the source"
+CONTENT = "whether it is right depends on the data"
 
 # fmt: off
 MUTATIONS = [
@@ -178,6 +183,44 @@ MUTATIONS = [
         "        if micro_batch.counting < len(micro_batch.samples):\n"
         "            batch.targets[micro_batch.counting :] = data.IGNORE\n", "",
         check="nothing but a field that is no longer read is left of it"),
+    Mutation("S9", "the prepared file has one name", "mlp", "data.py",
+        "(cfg.source, cfg.target, version)", "(cfg.source, cfg.target)",
+        check=PREPARED),
+    Mutation("S9", "settings do not count", "table", "data.py",
+        "repr((cfg.source, chosen, versions))", "repr((cfg.source, versions))",
+        check=PREPARED),
+    Mutation("S9", "files do not count", "gpt", "data.py",
+        "cfg.vocabulary, _versions(cfg))", "cfg.vocabulary)",
+        check=PREPARED),
+    Mutation("S10", "all numbers are bytes", "gpt", "corpus.py",
+        "    pieces = [_whole(path, cfg.token_dtype) for path in find_files(cfg)]\n",
+        '    cfg = type(cfg)(**{**vars(cfg), "token_dtype": "uint8"})\n'
+        "    pieces = [_whole(path, cfg.token_dtype) for path in find_files(cfg)]\n",
+        check=CONTENT),
+    Mutation("S10", "halves of numbers pass", "gpt", "corpus.py",
+        "        _check_width(piece, cfg.token_dtype)\n", "        pass\n",
+        check=CONTENT),
+    Mutation("S10", "tokens are not looked at", "gpt", "corpus.py",
+        "        _check_tokens(cfg, folder / path, dtype)\n", "        pass\n",
+        check=CONTENT),
+    Mutation("S11", "mean and deviation of all rows", "mlp", "data.py",
+        'torch.std_mean(table["inputs"][train], 0)', 'torch.std_mean(table["inputs"], 0)',
+        check=CONTENT),
+    Mutation("S11", "medians of all rows", "table", "columns.py",
+        "raw[train].nanmedian(0)", "raw.nanmedian(0)",
+        check=CONTENT),
+    Mutation("S11", "texts of all rows are known", "table", "columns.py",
+        "array.take(train.numpy()).unique()", "array.unique()",
+        check=CONTENT),
+    Mutation("S11", "the target is standardised by all rows", "table", "columns.py",
+        "_spread(values[train])", "_spread(values)",
+        check=CONTENT),
+    Mutation("S12", "any number is a class", "mlp", "data.py",
+        "    if fractions or (", "    if False and (",
+        check=CONTENT),
+    Mutation("S12", "the task is not compared with the column", "table", "columns.py",
+        "    if whole and 1 < distinct <= len(array) / 2:\n", "    if distinct > 1:\n",
+        check=CONTENT),
     # --- gradients and the step ---
     Mutation("G1", "forward around DDP", "mlp", "steps.py",
         "model.loss_sum(*forward(state.model, batch, device))",

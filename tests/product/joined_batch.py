@@ -82,9 +82,9 @@ def in_single_precision() -> None:
 
 
 def mask(batch: data.Batch) -> data.Batch:
-    """Keep a beginning of each sample's targets, or nothing, or all: its inputs say how much."""
+    """Keep a beginning of each sample's targets, or nothing, or all: its input says how much."""
     targets_of = batch.targets.view(len(batch.targets), -1)
-    for sample, targets in zip(batch.inputs, targets_of, strict=True):
+    for sample, targets in zip(batch[0], targets_of, strict=True):
         number = zlib.crc32(sample.contiguous().numpy().tobytes())
         targets[number % (len(targets) + 2) :] = data.IGNORE
     return batch
@@ -131,6 +131,7 @@ class Found(NamedTuple):
     metrics: dict[str, float]
     outputs: Tensor
     targets: Tensor
+    unit: float  # of errors, where a family reports them in the user's units
 
 
 def record(cfg: config.Config, ports: list[int]) -> Found:
@@ -211,7 +212,7 @@ def open_few(cfg: config.Data) -> data.Splits:
     return splits._replace(val=Subset(splits.val, range(31)))
 
 
-def evaluated(cfg: config.Config) -> tuple[dict[str, float], Tensor, Tensor]:
+def evaluated(cfg: config.Config) -> tuple[dict[str, float], Tensor, Tensor, float]:
     """The metrics of an untrained model, and this rank's outputs and targets, all in float64."""
     prepare(CASES["float64, masked"])
     reference.in_double_precision()
@@ -225,17 +226,21 @@ def evaluated(cfg: config.Config) -> tuple[dict[str, float], Tensor, Tensor]:
             pairs = [steps.forward(network.module, part, place.device) for part in loaders.val]
         outputs, targets = (torch.cat(tensors) for tensors in zip(*pairs, strict=True))
         counts = data.counts(targets)
-        return found, outputs[counts], targets[counts]
+        unit = getattr(splits.shape, "unit", 1.0)
+        return found, outputs[counts], targets[counts], unit
 
 
-def by_scikit_learn(outputs: Tensor, targets: Tensor) -> dict[str, float]:
+def by_scikit_learn(outputs: Tensor, targets: Tensor, unit: float) -> dict[str, float]:
     """Every metric that a family may have."""
     from sklearn import metrics  # here alone: the ranks import this file, and have no use for it
 
     if targets.is_floating_point():
+        error = metrics.mean_absolute_error(targets, outputs)
         return {
             "loss": metrics.mean_squared_error(targets, outputs),
-            "absolute_error": metrics.mean_absolute_error(targets, outputs),
+            "absolute_error": error,
+            "mae": unit * error,
+            "rmse": unit * metrics.root_mean_squared_error(targets, outputs),
         }
     classes = range(outputs.size(-1))
     loss = metrics.log_loss(targets, outputs.softmax(-1).numpy(), labels=classes)
@@ -247,7 +252,7 @@ def by_scikit_learn(outputs: Tensor, targets: Tensor) -> dict[str, float]:
 
 def test_metrics_are_those_of_scikit_learn(worlds: dict[int, list[Found]]) -> None:
     (whole,) = worlds[1]
-    expected = by_scikit_learn(whole.outputs, whole.targets)
+    expected = by_scikit_learn(whole.outputs, whole.targets, whole.unit)
     for size, of_ranks in worlds.items():
         for found in of_ranks:
             assert len(found.metrics) >= 2

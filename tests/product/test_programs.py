@@ -13,7 +13,6 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import filelock
 import pytest
@@ -94,19 +93,20 @@ def reference(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
     """
 
     @cache
-    def history_of(ranks: int, frozen: tuple[tuple[str, Any], ...]) -> History:
+    def history_of(ranks: int, frozen: str) -> History:
+        answers: Answers = json.loads(frozen)  # as a text, because an answer may be a list
         digest = hashlib.sha256(repr((ranks, frozen)).encode()).hexdigest()[:16]
         kept = shared / f"reference-{digest}.json"
         with filelock.FileLock(kept.with_suffix(".lock")):
             if not kept.exists():
                 folder = tmp_path_factory.mktemp("reference")
-                template.write(dict(frozen), folder)
-                rows = train(folder, ranks, settings(dict(frozen), shared))
+                template.write(answers, folder)
+                rows = train(folder, ranks, settings(answers, shared))
                 kept.write_text(json.dumps(rows))
         found: History = json.loads(kept.read_text())
         return found
 
-    return lambda ranks, answers: history_of(ranks, tuple(answers.items()))
+    return lambda ranks, answers: history_of(ranks, json.dumps(answers))
 
 
 def settings(answers: Answers, shared: Path) -> list[str]:

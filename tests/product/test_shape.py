@@ -14,6 +14,7 @@ from product.test_levers import ALL, BRIEF
 LAYERS = [
     ("engine.settings",),
     ("config",),
+    ("columns", "corpus"),
     ("data",),
     ("model", "optim"),
     ("engine.",),

@@ -2,6 +2,8 @@
 
 DDP demands the following, and tests/test_contract.py checks them:
 - `prepare` does its work once, leaves no half-written file behind, and does nothing the next time.
+  The name that `prepared_path` gives to its file should follow from all that enters: settings, and
+  sizes and times of your files. Else an edited file would go on as it was.
 - `open_splits` gives the same samples in the same order on every rank. Do not divide the data by
   rank: the loader does, and fills up so that all ranks have equally many batches of equal shape.
 - `__getitems__` gives the same sample for the same number in every process. Augmentation belongs to
@@ -67,7 +69,7 @@ def counts(targets: Tensor) -> Tensor:
 
 def prepare(cfg: config.Data) -> None:
     """Download, decode or tokenise here, once per node and before the process group exists."""
-    path = _prepared(cfg)
+    path = prepared_path(cfg)
     if path.exists():
         return
     from sklearn import datasets  # only needed here, where the data is prepared
@@ -81,7 +83,7 @@ def prepare(cfg: config.Data) -> None:
 
 def open_splits(cfg: config.Data) -> Splits:
     """Open what was prepared. It is called by every rank and must be quick."""
-    table = torch.load(_prepared(cfg), weights_only=True)
+    table = torch.load(prepared_path(cfg), weights_only=True)
     generator = torch.Generator().manual_seed(cfg.split_seed)
     order = torch.randperm(len(table["targets"]), generator=generator)
     held_out = max(1, round(cfg.validation * len(order)))
@@ -96,7 +98,7 @@ def open_splits(cfg: config.Data) -> Splits:
     )
 
 
-def _prepared(cfg: config.Data) -> Path:
+def prepared_path(cfg: config.Data) -> Path:
     return Path(cfg.folder) / "diabetes.pt"
 
 

@@ -82,7 +82,7 @@ def prepare(cfg: config.Data) -> None:
     """
     if not 2 <= cfg.length <= POSITIONS:
         raise config.ConfigError(f"data.length = {cfg.length} must be from 2 to {POSITIONS}")
-    target = _prepared(cfg)
+    target = prepared_path(cfg)
     if target.exists():
         return
     import transformers  # only needed here, where the data is prepared
@@ -111,7 +111,7 @@ def prepare(cfg: config.Data) -> None:
 
 def open_splits(cfg: config.Data) -> Splits:
     """Map the prepared tokens into memory."""
-    folder = _prepared(cfg)
+    folder = prepared_path(cfg)
     prepared = torch.load(folder / "tokens.pt", weights_only=True, mmap=True)
     shape = Shape(
         classes=len(prepared["classes"]),
@@ -123,7 +123,7 @@ def open_splits(cfg: config.Data) -> Splits:
     return Splits(Texts(*prepared["train"]), Texts(*prepared["val"]), shape)
 
 
-def _prepared(cfg: config.Data) -> Path:
+def prepared_path(cfg: config.Data) -> Path:
     """The place of the tokens; an edited file, or another setting, has another place."""
     source = Path(cfg.source)
     files = sorted(source.glob("*.*")) if source.is_dir() else [source]

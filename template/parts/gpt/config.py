@@ -4,7 +4,9 @@ class Data:
 
     source: str
     pattern: str
-    token_dtype: Literal["uint8", "uint16", "int32"]
+    tokenizer: str
+    end_of_text: str
+    token_dtype: Literal["uint8", "uint16", "uint32", "int16", "int32", "int64"]
     vocabulary: int
     folder: str
     validation: float

@@ -1,9 +1,8 @@
-"""Bytes of text, or any tokens, in files that are mapped into memory and read as a stream."""
+"""Windows of tokens, from files that are mapped into memory, as a stream for all ranks."""
 
 import hashlib
-import shutil
-import sysconfig
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
@@ -14,13 +13,11 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
 import config
+import corpus
+from corpus import Tokens
 
 UNIT = "tokens"  # of the throughput
 IGNORE = -100  # the target of a token that does not count: padding
-
-# Folders of the standard library that hold other packages, tests, or text that was generated.
-PACKAGES = {"site-packages", "dist-packages"}
-LEFT_OUT = PACKAGES | {"test", "tests", "idle_test", "encodings", "pydoc_data"}
 
 
 class Batch(NamedTuple):
@@ -31,6 +28,10 @@ class Batch(NamedTuple):
 @dataclass(frozen=True)
 class Shape:
     vocabulary: int
+    words: str
+
+    def __str__(self) -> str:
+        return self.words
 
 
 def counts(targets: Tensor) -> Tensor:
@@ -38,36 +39,10 @@ def counts(targets: Tensor) -> Tensor:
     return targets != IGNORE
 
 
-@dataclass(frozen=True)
-class Tokens:
-    """A range of a file. It travels to workers as a path; nothing is loaded until it is read."""
-
-    path: Path
-    dtype: str
-    begin: int
-    end: int
-
-    def __len__(self) -> int:
-        return self.end - self.begin
-
-    def open(self) -> Tensor:
-        """The tokens, mapped into memory: [len(self)] of `dtype`."""
-        dtype: torch.dtype = getattr(torch, self.dtype)
-        mapped = torch.from_file(str(self.path), shared=False, size=self.end, dtype=dtype)
-        return mapped[self.begin :]
-
-
-def cut(tokens: Tensor, starts: Tensor, shape: Shape, window: int) -> Batch:
-    """The windows at `starts` [B]; what lies behind the end gets the target IGNORE.
-
-    Raises ConfigError for a token outside the vocabulary, on which a GPU would only abort.
-    """
+def cut(tokens: Tokens, starts: Tensor, window: int) -> Batch:
+    """The windows at `starts` [B]; what lies behind the end gets the target IGNORE."""
     places = starts[:, None] + torch.arange(window + 1)
-    cutout = tokens[places.clamp(max=len(tokens) - 1)].long()
-    if int(cutout.max()) >= shape.vocabulary:
-        raise config.ConfigError(
-            f"data.vocabulary = {shape.vocabulary}, but the data has the token {int(cutout.max())}"
-        )
+    cutout = tokens.read(places.clamp(max=len(tokens) - 1))
     targets = torch.where(places[:, 1:] < len(tokens), cutout[:, 1:], IGNORE)
     return Batch(cutout[:, :-1], targets)
 
@@ -77,7 +52,6 @@ class RandomWindows:
     """The training split: every epoch draws new windows, at any place. TokenStream reads it."""
 
     tokens: Tokens
-    shape: Shape
     window: int
     windows: int  # per epoch
 
@@ -88,15 +62,15 @@ class RandomWindows:
 class ConsecutiveWindows(Dataset[Batch]):
     """The validation split: all of its tokens, in windows side by side, each predicted once."""
 
-    def __init__(self, tokens: Tokens, shape: Shape, window: int) -> None:
-        self.tokens, self.shape, self.window = tokens, shape, window
+    def __init__(self, tokens: Tokens, window: int) -> None:
+        self.tokens, self.window = tokens, window
 
     def __len__(self) -> int:
         return -(-(len(self.tokens) - 1) // self.window)
 
     def __getitems__(self, indices: list[int]) -> Batch:
         starts = torch.tensor(indices) * self.window
-        return cut(self.tokens.open(), starts, self.shape, self.window)
+        return cut(self.tokens, starts, self.window)
 
 
 class TokenStream(IterableDataset[Batch]):
@@ -128,12 +102,12 @@ class TokenStream(IterableDataset[Batch]):
         info = get_worker_info()
         # The loader asks its workers in turn, so this keeps the order of the stream.
         worker, workers = (info.id, info.num_workers) if info else (0, 1)
-        tokens = self.split.tokens.open()
+        tokens = self.split.tokens
         starts = self._starts(epoch, len(tokens))
         for micro_batch in range(first + worker, self.micro_batches, workers):
             begin = (micro_batch * self.world_size + self.rank) * self.micro_batch
             chosen = starts[begin : begin + self.micro_batch]
-            yield cut(tokens, chosen, self.split.shape, self.split.window)
+            yield cut(tokens, chosen, self.split.window)
 
     def _starts(self, epoch: int, size: int) -> Tensor:
         """Where the windows of an epoch start: 8 bytes for each, drawn by every worker alike."""
@@ -152,19 +126,13 @@ class Splits(NamedTuple):
 
 
 def prepare(cfg: config.Data) -> None:
-    """Join the files of each split to one, once per node. A .bin file is used where it lies."""
-    target = _prepared(cfg)
-    if Path(cfg.source).suffix == ".bin" or target.exists():
+    """Write the tokens of texts, and which tokens each split has, once per node."""
+    target = prepared_path(cfg)
+    if target.exists():
         return
     partial = target.with_suffix(".partial")
     partial.mkdir(exist_ok=True)
-    if Path(cfg.source).is_file():
-        _join([Path(cfg.source)], partial / "all.bin")
-    else:
-        files = _find_files(cfg)
-        held_out = max(1, round(cfg.validation * len(files)))
-        _join(files[:held_out], partial / "val.bin")
-        _join(files[held_out:], partial / "train.bin")
+    corpus.prepare(cfg, partial)
     partial.replace(target)  # the folder appears whole
 
 
@@ -173,73 +141,36 @@ def open_splits(cfg: config.Data) -> Splits:
 
     Raises ConfigError where a split is shorter than one window.
     """
-    train, val = _ranges(cfg)
+    train, val, words = corpus.open_prepared(prepared_path(cfg))
     for name, tokens in (("training", train), ("validation", val)):
         if len(tokens) <= cfg.window:
             raise config.ConfigError(
                 f"data.source = {cfg.source!r}: the {name} split has {len(tokens)} tokens, which "
                 f"is not more than data.window = {cfg.window}"
             )
-    shape = Shape(cfg.vocabulary)
     return Splits(
-        RandomWindows(train, shape, cfg.window, cfg.windows_per_epoch),
-        ConsecutiveWindows(val, shape, cfg.window),
-        shape,
+        RandomWindows(train, cfg.window, cfg.windows_per_epoch),
+        ConsecutiveWindows(val, cfg.window),
+        Shape(cfg.vocabulary, words),
     )
 
 
-def _ranges(cfg: config.Data) -> tuple[Tokens, Tokens]:
-    """The tokens of the two splits: of two files, or the beginning and the end of one."""
-    folder, dtype = _prepared(cfg), "uint8"
-    if (folder / "val.bin").exists():
-        train, val = (folder / name for name in ("train.bin", "val.bin"))
-        return (
-            Tokens(train, dtype, 0, train.stat().st_size),
-            Tokens(val, dtype, 0, val.stat().st_size),
-        )
-    path = folder / "all.bin"
-    if Path(cfg.source).suffix == ".bin":
-        path, dtype = Path(cfg.source), cfg.token_dtype
-        if not path.is_file():
-            raise config.ConfigError(f"data.source = {cfg.source!r}: there is no such file")
-    size = path.stat().st_size // getattr(torch, dtype).itemsize
-    border = size - round(cfg.validation * size)
-    return Tokens(path, dtype, 0, border), Tokens(path, dtype, border, size)
-
-
-def _prepared(cfg: config.Data) -> Path:
-    """The place of the joined files; edited files have another place."""
-    key = repr((cfg.source, cfg.pattern, cfg.validation, _versions(cfg)))
+def prepared_path(cfg: config.Data) -> Path:
+    """The place of what is prepared; edited files, or other settings, have another place."""
+    chosen = (cfg.source, cfg.pattern, cfg.validation, cfg.tokenizer, cfg.end_of_text)
+    key = repr((*chosen, cfg.token_dtype, cfg.vocabulary, _versions(cfg)))
     digest = hashlib.sha256(key.encode()).hexdigest()[:8]
     return Path(cfg.folder) / f"{Path(cfg.source).stem}-{digest}"
 
 
 def _versions(cfg: config.Data) -> list[tuple[str, int, int]]:
-    """Name, size and time of every text file; none for the standard library, which stays."""
-    source = Path(cfg.source)
-    files = sorted(source.glob(cfg.pattern)) if source.is_dir() else [source]
-    found = [(path.name, path.stat()) for path in files if path.is_file()]
-    return [(name, stat.st_size, stat.st_mtime_ns) for name, stat in found]
+    """Path, size and time of every file; of the standard library, its version stands for all."""
+    tokenizer = [Path(cfg.tokenizer)] if Path(cfg.tokenizer).is_file() else []
+    if cfg.source == "stdlib":
+        return [(sys.version, 0, 0), *map(_version, tokenizer)]
+    return [_version(path) for path in (*tokenizer, *corpus.find_files(cfg))]
 
 
-def _find_files(cfg: config.Data) -> list[Path]:
-    """The files in an order that is random, but the same on all machines: by hash of the path."""
-    stdlib = cfg.source == "stdlib"
-    root = Path(sysconfig.get_path("stdlib") if stdlib else cfg.source)
-    pattern, left_out = ("**/*.py", LEFT_OUT) if stdlib else (cfg.pattern, set())
-    found = [path.relative_to(root) for path in root.glob(pattern) if path.is_file()]
-    names = [name for name in found if left_out.isdisjoint(name.parts[:-1])]
-    if len(names) < 2:
-        raise config.ConfigError(
-            f"data.source = {cfg.source!r} has {len(names)} files that match {pattern!r}: one is "
-            "needed for training and one for validation"
-        )
-    names.sort(key=lambda name: hashlib.sha256(name.as_posix().encode()).digest())
-    return [root / name for name in names]
-
-
-def _join(files: Sequence[Path], target: Path) -> None:
-    with target.open("wb") as joined:
-        for path in files:
-            with path.open("rb") as part:
-                shutil.copyfileobj(part, joined)
+def _version(path: Path) -> tuple[str, int, int]:
+    stat = path.stat()
+    return str(path), stat.st_size, stat.st_mtime_ns

@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tokenizers
 import torch
 from torch.utils.data import DataLoader
 
 import config
+import corpus
 import data
 from support import common
 
@@ -19,6 +21,27 @@ def settings(folder: Path, **changes: Any) -> config.Data:
     return replace(cfg, folder=str(folder), **changes)
 
 
+def whole(tokens: corpus.Tokens) -> list[int]:
+    """Every token of a split."""
+    read: list[int] = tokens.read(torch.arange(len(tokens))).tolist()
+    return read
+
+
+def write(path: Path, tokens: torch.Tensor, dtype: str) -> Path:
+    """A file of tokens."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(bytes(tokens.to(getattr(torch, dtype)).view(torch.uint8).tolist()))
+    return path
+
+
+def prepared(folder: Path, **changes: Any) -> tuple[list[int], list[int]]:
+    """The tokens of both splits."""
+    cfg = settings(folder, **{"vocabulary": 50_000, "window": 2, **changes})
+    data.prepare(cfg)
+    splits = data.open_splits(cfg)
+    return whole(splits.train.tokens), whole(splits.val.tokens)
+
+
 def test_text_file_is_divided_at_its_end(tmp_path: Path) -> None:
     """A single file: the last part is held out, and nothing is lost or read twice."""
     text = bytes(range(32, 127)) * 20
@@ -26,7 +49,7 @@ def test_text_file_is_divided_at_its_end(tmp_path: Path) -> None:
     cfg = settings(tmp_path, source=str(tmp_path / "book.txt"), validation=0.1)
     data.prepare(cfg)
     splits = data.open_splits(cfg)
-    read = [bytes(part.open().tolist()) for part in (splits.train.tokens, splits.val.tokens)]
+    read = [bytes(whole(part)) for part in (splits.train.tokens, splits.val.tokens)]
     assert b"".join(read) == text
     assert len(read[1]) == 190
 
@@ -38,7 +61,7 @@ def test_edited_text_is_read_anew(tmp_path: Path) -> None:
     for text in ("one " * 300, "two " * 300):
         path.write_text(text)
         data.prepare(cfg)
-        assert bytes(data.open_splits(cfg).train.tokens.open().tolist()).decode() == text[:600]
+        assert bytes(whole(data.open_splits(cfg).train.tokens)).decode() == text[:600]
 
 
 def test_folder_holds_out_whole_files(tmp_path: Path) -> None:
@@ -50,34 +73,151 @@ def test_folder_holds_out_whole_files(tmp_path: Path) -> None:
     cfg = settings(tmp_path, source=str(tmp_path / "texts"), validation=0.3)
     data.prepare(cfg)
     splits = data.open_splits(cfg)
-    train, val = (set(part.open().tolist()) for part in (splits.train.tokens, splits.val.tokens))
+    train, val = (set(whole(part)) for part in (splits.train.tokens, splits.val.tokens))
     assert (len(train), len(val)) == (7, 3)
     assert train.isdisjoint(val)
     assert bytes(sorted(train | val)) == b"0123456789"
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int32"])
+DTYPES = ["uint8", "uint16", "uint32", "int16", "int32", "int64"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_token_file_is_read_where_it_lies(tmp_path: Path, dtype: str) -> None:
     """Tokens of every type come back as they were written, and no copy is made."""
-    tokens = torch.arange(1000) % 250 * (1 if dtype == "uint8" else 200)
-    path = tmp_path / "tokens.bin"
-    path.write_bytes(bytes(tokens.to(getattr(torch, dtype)).view(torch.uint8).tolist()))
-    cfg = settings(tmp_path, source=str(path), token_dtype=dtype, vocabulary=50_000)
+    tokens = torch.arange(1, 1001) % 250 * (1 if dtype == "uint8" else 100) + 1
+    path = write(tmp_path / "tokens.bin", tokens, dtype)
+    cfg = settings(tmp_path, source=str(path), token_dtype=dtype, vocabulary=25_001)
     data.prepare(cfg)
     splits = data.open_splits(cfg)
-    assert list(tmp_path.iterdir()) == [path]
+    assert [path] == list(tmp_path.rglob("*.bin"))
+    assert len(splits.val.tokens) == 50
+    assert whole(splits.train.tokens) + whole(splits.val.tokens) == tokens.tolist()
     batch = splits.val.__getitems__([0])
-    first = len(splits.train.tokens)
-    assert torch.equal(batch.inputs[0], tokens[first : first + cfg.window])
-    assert torch.equal(batch.targets[0], tokens[first + 1 : first + 1 + cfg.window])
+    assert torch.equal(batch.inputs[0], tokens[950 : 950 + cfg.window])
+    assert torch.equal(batch.targets[0], tokens[951 : 951 + cfg.window])
 
 
-def test_token_outside_the_vocabulary(tmp_path: Path) -> None:
-    """It is named, instead of aborting the GPU."""
-    (tmp_path / "tokens.bin").write_bytes(bytes(range(200)) * 5)
-    cfg = settings(tmp_path, source=str(tmp_path / "tokens.bin"), vocabulary=100)
-    with pytest.raises(config.ConfigError, match=r"data\.vocabulary = 100"):
-        data.open_splits(cfg).val.__getitems__([0, 1, 2])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_shards_are_one_stream(tmp_path: Path, dtype: str) -> None:
+    """Windows run across the files of a folder, whose end is held out."""
+    tokens = torch.randint(1, 120, (1000,))
+    for number, part in enumerate(tokens.split([300, 1, 99, 500, 100])):
+        write(tmp_path / "shards" / f"{number:03d}.bin", part, dtype)
+    folder = str(tmp_path / "shards")
+    train, val = prepared(tmp_path, source=folder, token_dtype=dtype, validation=0.3)
+    assert (train, val) == (tokens[:700].tolist(), tokens[700:].tolist())
+    cfg = settings(tmp_path, source=folder, token_dtype=dtype, validation=0.3, vocabulary=50_000)
+    stream = data.open_splits(replace(cfg, window=2)).train.tokens
+    places = torch.tensor([[298, 299, 300, 301, 302], [699, 0, 400, 399, 1]])
+    assert torch.equal(stream.read(places), tokens[places])
+
+
+@pytest.mark.parametrize(
+    "names", [["train", "val"], ["a_train_000", "a_train_001", "a_val_000"], ["0", "validation"]]
+)
+def test_files_for_validation_are_known_by_name(tmp_path: Path, names: list[str]) -> None:
+    """As nanoGPT has them; files for a test are in neither split."""
+    tokens = {name: torch.full((60,), number) for number, name in enumerate(names, start=1)}
+    for name, part in {**tokens, "test": torch.zeros(9)}.items():
+        write(tmp_path / "shards" / f"{name}.bin", part, "uint16")
+    train, val = prepared(tmp_path, source=str(tmp_path / "shards"), token_dtype="uint16")
+    assert train == [number for number in range(1, len(names)) for _ in range(60)]
+    assert val == [len(names)] * 60
+
+
+REFUSED = {
+    "uint8": "the token 200, but data.vocabulary = 100, read as uint8",
+    "uint16": "which are no numbers of type uint16",
+    "absent": "there is no such file or folder",
+}
+
+
+@pytest.mark.parametrize("how", REFUSED)
+def test_tokens_that_do_not_fit_are_named(tmp_path: Path, how: str) -> None:
+    """Before the first step, instead of aborting the GPU."""
+    path = write(tmp_path / "tokens.bin", torch.arange(201), "uint8")
+    source = str(path) + (how if how == "absent" else "")
+    cfg = settings(tmp_path, source=source, token_dtype=how, vocabulary=100)
+    with pytest.raises(config.ConfigError, match=REFUSED[how]) as error:
+        data.prepare(cfg)
+    assert "tokens.bin" in str(error.value)
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "int64"])
+def test_narrower_type_is_noticed(tmp_path: Path, dtype: str) -> None:
+    """Half of each number would be a token of its own, and all fit into the vocabulary."""
+    path = write(tmp_path / "tokens.bin", torch.randint(1, 200, (500,)), dtype)
+    half = {"uint16": "uint8", "uint32": "uint16", "int64": "int32"}[dtype]
+    with pytest.raises(config.ConfigError, match="every second number is 0"):
+        data.prepare(settings(tmp_path, source=str(path), token_dtype=half))
+
+
+def test_edited_shards_are_read_anew(tmp_path: Path) -> None:
+    """Another file in the folder, or other numbers in one, have another place."""
+    folder = str(tmp_path / "shards")
+    sizes: list[int] = []
+    for name in ("0", "1", "1"):
+        write(tmp_path / "shards" / f"{name}.bin", torch.arange(1, 101 + len(sizes)), "uint16")
+        sizes.append(sum(map(len, prepared(tmp_path, source=folder, token_dtype="uint16"))))
+    assert sizes == [100, 201, 202]
+
+
+TEXTS = ["Every cat sleeps.\n\n" * 30, "A dog is awake.\n" * 40, "Caf\u00e9, \u6771\u4eac\n" * 20]
+
+
+def make_tokenizer(folder: Path) -> tokenizers.Tokenizer:
+    """A tokenizer of 300 tokens, in folder/tokenizer.json."""
+    made = tokenizers.ByteLevelBPETokenizer()
+    made.train_from_iterator(TEXTS, 300, show_progress=False, special_tokens=["<|end|>"])
+    made.save(str(folder / "tokenizer.json"))
+    return tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+
+
+def test_texts_by_a_tokenizer(tmp_path: Path) -> None:
+    """The tokens are those of the whole texts, with an end behind each, and mean the same."""
+    tokenizer = make_tokenizer(tmp_path)
+    (tmp_path / "texts").mkdir()
+    for number, text in enumerate(TEXTS):
+        (tmp_path / "texts" / f"{number}.txt").write_text(text, encoding="utf-8")
+    read = prepared(
+        tmp_path,
+        source=str(tmp_path / "texts"),
+        tokenizer=str(tmp_path / "tokenizer.json"),
+        end_of_text="<|end|>",
+        vocabulary=300,
+    )
+    texts = [tokenizer.encode(text + "<|end|>").ids for text in TEXTS]
+    assert read[1] in texts
+    assert sorted(read[0] + read[1]) == sorted(token for text in texts for token in text)
+    assert tokenizer.decode(read[1]) in TEXTS
+
+
+def test_tokenizer_that_does_not_fit(tmp_path: Path) -> None:
+    """A vocabulary too small, an unknown end, a file that is none, a text that is none."""
+    size = make_tokenizer(tmp_path).get_vocab_size()
+    (tmp_path / "book.txt").write_bytes(b"caf\xe9 " * 100)
+    source, tokenizer = str(tmp_path / "book.txt"), str(tmp_path / "tokenizer.json")
+    wrong: dict[str, dict[str, Any]] = {
+        f"has {size} tokens": {"vocabulary": size - 1},
+        "'<eos>' is no token of": {"vocabulary": 300, "end_of_text": "<eos>"},
+        r"book\.txt is no text in UTF-8": {"vocabulary": 300},
+        "data.tokenizer = ": {"tokenizer": source},
+    }
+    for reason, changes in wrong.items():
+        with pytest.raises(config.ConfigError, match=reason):
+            data.prepare(settings(tmp_path, source=source, **{"tokenizer": tokenizer, **changes}))
+
+
+def test_other_tokenizer_is_prepared_anew(tmp_path: Path) -> None:
+    """What the tokenizer before has made does not count any more."""
+    (tmp_path / "book.txt").write_text(TEXTS[0] * 9, encoding="utf-8")
+    source, path = str(tmp_path / "book.txt"), str(tmp_path / "tokenizer.json")
+    tokenizer = make_tokenizer(tmp_path)
+    before = prepared(tmp_path, source=source, tokenizer=path, vocabulary=400)
+    tokenizer.add_tokens(["cat sleeps"])
+    tokenizer.save(path)
+    assert prepared(tmp_path, source=source, tokenizer=path, vocabulary=400) != before
 
 
 def test_validation_predicts_each_token_once(tmp_path: Path) -> None:
@@ -85,7 +225,7 @@ def test_validation_predicts_each_token_once(tmp_path: Path) -> None:
     val = data.open_splits(common.settings(tmp_path).data).val
     batch = val.__getitems__(list(range(len(val))))
     targets = batch.targets.flatten()
-    tokens = val.tokens.open()[1:].long()
+    tokens = torch.tensor(whole(val.tokens)[1:])
     assert torch.equal(targets[: len(tokens)], tokens)
     assert torch.all(targets[len(tokens) :] == data.IGNORE)
 

@@ -31,8 +31,7 @@ class Table(Dataset[Batch]):
     """Rows in memory. Indexed by a whole batch at a time, which spares a Python loop over rows."""
 
     def __init__(self, inputs: Tensor, targets: Tensor) -> None:
-        self.inputs = inputs
-        self.targets = targets
+        self.inputs, self.targets = inputs, targets
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -55,7 +54,7 @@ def counts(targets: Tensor) -> Tensor:
 
 def prepare(cfg: config.Data) -> None:
     """Write the table as tensors, once per node; nothing is done where that has happened."""
-    path = _prepared(cfg)
+    path = prepared_path(cfg)
     if path.exists():
         return
     inputs, targets = _read_file(cfg) if Path(cfg.source).suffix else _read_bundled(cfg.source)
@@ -66,14 +65,13 @@ def prepare(cfg: config.Data) -> None:
 
 def open_splits(cfg: config.Data) -> Splits:
     """Read the prepared tensors and hold out a fraction, the same rows on every rank and run."""
-    table = torch.load(_prepared(cfg), weights_only=True)
+    table = torch.load(prepared_path(cfg), weights_only=True)
     generator = torch.Generator().manual_seed(cfg.split_seed)
     order = torch.randperm(len(table["targets"]), generator=generator)
     held_out = max(1, round(cfg.validation * len(order)))
     val, train = order[:held_out], order[held_out:]
     # Scaled by the training rows alone: the validation rows must stay unseen.
-    mean = table["inputs"][train].mean(0)
-    deviation = table["inputs"][train].std(0)
+    deviation, mean = torch.std_mean(table["inputs"][train], 0)
     # A column that is constant there stays unscaled: dividing by almost nothing would blow up the
     # validation rows in which it is not.
     inputs = (table["inputs"] - mean) / deviation.where(deviation > 1e-6, 1.0)
@@ -84,7 +82,7 @@ def open_splits(cfg: config.Data) -> Splits:
     )
 
 
-def _prepared(cfg: config.Data) -> Path:
+def prepared_path(cfg: config.Data) -> Path:
     """The place of the tensors; an edited file, or another target, has another place."""
     source = Path(cfg.source)
     version = (source.stat().st_size, source.stat().st_mtime_ns) if source.is_file() else ()
@@ -95,15 +93,10 @@ def _prepared(cfg: config.Data) -> Path:
 def _read_bundled(name: str) -> tuple[Tensor, Tensor]:
     from sklearn import datasets  # only needed here, where the data is prepared
 
-    loaders = {
-        "digits": datasets.load_digits,
-        "wine": datasets.load_wine,
-        "breast_cancer": datasets.load_breast_cancer,
-    }
-    if name not in loaders:
-        known = ", ".join(loaders)
+    if name not in ("digits", "wine", "breast_cancer"):
+        known = "digits, wine, breast_cancer"
         raise config.ConfigError(f"data.source = {name!r}: choose one of {known}, or a file")
-    inputs, labels = loaders[name](return_X_y=True)
+    inputs, labels = getattr(datasets, f"load_{name}")(return_X_y=True)
     return torch.tensor(inputs, dtype=torch.float32), torch.tensor(labels, dtype=torch.int64)
 
 
@@ -120,8 +113,7 @@ def _read_file(cfg: config.Data) -> tuple[Tensor, Tensor]:
     except pa.ArrowInvalid as error:
         raise config.ConfigError(f"{path} cannot be read: {error}") from error
     if cfg.target not in table.column_names:
-        names = ", ".join(table.column_names)
-        raise config.ConfigError(f"data.target = {cfg.target!r}: the columns are {names}")
+        raise config.ConfigError(f"data.target = {cfg.target!r}: choose of {table.column_names}")
     if not table.num_rows:
         raise config.ConfigError(f"{path} has no rows")
     targets = _number_classes(cfg, table[cfg.target].to_pylist())
@@ -133,14 +125,13 @@ def _read_file(cfg: config.Data) -> tuple[Tensor, Tensor]:
 def _number_classes(cfg: config.Data, labels: list[Any]) -> Tensor:
     """The labels as numbers from 0 on, in their sorted order."""
     if None in labels:
-        row = labels.index(None) + 1
-        raise config.ConfigError(f"{cfg.source}: row {row} has no {cfg.target!r}")
+        raise config.ConfigError(f"{cfg.source}: row {labels.index(None) + 1} has no target")
     distinct = set(labels)
     fractions = any(isinstance(label, float) and not label.is_integer() for label in distinct)
     if fractions or (len(distinct) > len(labels) / 2 and not isinstance(labels[0], str)):
         raise config.ConfigError(
             f"data.target = {cfg.target!r} has {len(distinct)} different numbers in {len(labels)} "
-            "rows, which are no classes: name a column of labels"
+            "rows, which are no classes: `ddpgen set model=table` predicts quantities"
         )
     classes = {label: number for number, label in enumerate(sorted(distinct))}
     return torch.tensor([classes[label] for label in labels])
@@ -152,7 +143,7 @@ def _numbers(path: Path, name: str, values: list[Any]) -> list[float]:
         if value is None or not isinstance(value, int | float) or not math.isfinite(value):
             cell = "is empty" if value is None else f"is {value!r}"
             raise config.ConfigError(
-                f"{path}: column {name!r} {cell} in row {row}, but features are numbers: "
-                "fill the gaps, encode texts as numbers, or leave the column out"
+                f"{path}: column {name!r} {cell} in row {row}, but features are numbers here: "
+                "`ddpgen set model=table` takes texts and gaps"
             )
     return values

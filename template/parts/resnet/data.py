@@ -99,7 +99,7 @@ def counts(targets: Tensor) -> Tensor:
 
 def prepare(cfg: config.Data) -> None:
     """Write the images' tensors or the list of their files, once per node."""
-    path = _prepared(cfg)
+    path = prepared_path(cfg)
     if path.exists():
         return
     partial = path.with_suffix(".partial")
@@ -119,7 +119,7 @@ def open_splits(cfg: config.Data) -> Splits:
     augment = Augment(cfg.rotate, cfg.zoom, cfg.shift, cfg.flip)
     if cfg.source == "digits":
         return _open_digits(cfg, augment)
-    listed = json.loads(_prepared(cfg).read_text(encoding="utf-8"))
+    listed = json.loads(prepared_path(cfg).read_text(encoding="utf-8"))
     return Splits(
         ImageFiles(listed["train"], cfg, augment),
         ImageFiles(listed["val"], cfg),
@@ -128,7 +128,7 @@ def open_splits(cfg: config.Data) -> Splits:
 
 
 def _open_digits(cfg: config.Data, augment: Augment) -> Splits:
-    prepared = torch.load(_prepared(cfg), weights_only=True)
+    prepared = torch.load(prepared_path(cfg), weights_only=True)
     pixels = prepared["images"].float() / 8 - 1  # from 0..16
     sized = F.interpolate(pixels, (cfg.image_size, cfg.image_size), mode="bilinear")
     images, targets = sized.expand(-1, cfg.channels, -1, -1), prepared["targets"]
@@ -148,7 +148,7 @@ def _hold_out(count: int, cfg: config.Data) -> tuple[list[int], list[int]]:
     return order[held_out:], order[:held_out]
 
 
-def _prepared(cfg: config.Data) -> Path:
+def prepared_path(cfg: config.Data) -> Path:
     """The place of the tensors or of the list; other files in the folders have another place."""
     if cfg.source == "digits":
         return Path(cfg.folder) / "digits-images.pt"

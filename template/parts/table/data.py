@@ -1,0 +1,98 @@
+"""Tables: numbers, texts and gaps of CSV and Parquet files, as tensors in memory."""
+
+import hashlib
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+import config
+
+UNIT = "samples"  # of the throughput
+IGNORE = math.nan  # the target of a row that does not count: padding
+
+
+class Batch(NamedTuple):
+    numbers: Tensor  # [B, numbers] float32, in standard deviations from the mean
+    categories: Tensor  # [B, categories] int64, each value of each column has a number; 0: unknown
+    targets: Tensor  # [B] float32: a quantity as `numbers`, or the number of a class
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the model must know about the data."""
+
+    numbers: int
+    values: int  # of all categories together
+    outputs: int  # 1 for a quantity, else the number of classes
+    unit: float  # of a quantity: its standard deviation, as the file has it
+    words: str
+
+    def __str__(self) -> str:
+        return self.words
+
+
+class Table(Dataset[Batch]):
+    """Rows in memory. Indexed by a whole batch at a time, which spares a Python loop over rows."""
+
+    def __init__(self, rows: Batch) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows.targets)
+
+    def __getitems__(self, indices: list[int]) -> Batch:
+        chosen = torch.tensor(indices)
+        return Batch(*(values[chosen] for values in self.rows))
+
+
+class Splits(NamedTuple):
+    train: Table
+    val: Table
+    shape: Shape
+
+
+def counts(targets: Tensor) -> Tensor:
+    """Whether each target counts: a bool tensor of the same shape."""
+    return ~targets.isnan()
+
+
+def prepare(cfg: config.Data) -> None:
+    """Write the tables of both splits as tensors, once per node."""
+    path = prepared_path(cfg)
+    if path.exists():
+        return
+    import columns  # only needed here, where the data is prepared
+
+    partial = path.with_suffix(".partial")
+    torch.save(columns.encode(columns.read(cfg, _files(cfg)), cfg), partial)
+    partial.replace(path)  # the file appears whole
+
+
+def open_splits(cfg: config.Data) -> Splits:
+    """Map what was prepared into memory: the same rows and numbers on every rank."""
+    table = torch.load(prepared_path(cfg), weights_only=True, mmap=True)
+    train, val = (Table(Batch(*table[name])) for name in ("train", "val"))
+    return Splits(train, val, Shape(**table["shape"]))
+
+
+def prepared_path(cfg: config.Data) -> Path:
+    """The place of the tensors; other files, an edited one, or another setting have another."""
+    stats = [(str(path), path.stat()) for path in _files(cfg)]
+    versions = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
+    chosen = (cfg.target, cfg.task, cfg.categories, cfg.leave_out, cfg.validation, cfg.split_seed)
+    digest = hashlib.sha256(repr((cfg.source, chosen, versions)).encode()).hexdigest()[:8]
+    return Path(cfg.folder) / f"table-{digest}.pt"
+
+
+def _files(cfg: config.Data) -> list[Path]:
+    """The files that the source names, in order; none for a bundled table."""
+    source = Path(cfg.source)
+    if source.is_file():
+        return [source]
+    start = Path(source.anchor)
+    return sorted(path for path in start.glob(str(source.relative_to(start))) if path.is_file())

@@ -1,0 +1,295 @@
+"""The data: which tables are read, what becomes of their columns, and what is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import torch
+from pyarrow import csv, parquet
+
+import columns
+import config
+import data
+import model
+from support import common
+
+ROWS = 40
+
+
+def flats(count: int = ROWS) -> dict[str, list[Any]]:
+    """Rows with a number, a number with gaps, a text with gaps, and what to predict."""
+    rows = range(count)
+    return {
+        "size": [20.5 + n for n in rows],
+        "rooms": [None if n % 8 == 3 else n % 5 + 1 for n in rows],
+        "district": [None if n % 10 == 6 else ("north", "south", "east")[n % 3] for n in rows],
+        "rent": [300.25 + 11 * n for n in rows],
+        "dear": ["yes" if n % 4 == 0 else "no" for n in rows],
+    }
+
+
+def write(path: Path, table: dict[str, list[Any]]) -> Path:
+    writer = parquet.write_table if path.suffix == ".parquet" else csv.write_csv
+    writer(pa.table(table), path)
+    return path
+
+
+def settings(folder: Path, source: Path, *overrides: str) -> config.Data:
+    names = (f"data.folder={folder}", f"data.source={source}", "data.target=rent")
+    return common.settings(folder, *names, 'data.leave_out=["dear"]', *overrides).data
+
+
+def prepared(folder: Path, source: Path, *overrides: str) -> data.Splits:
+    cfg = settings(folder, source, *overrides)
+    data.prepare(cfg)
+    return data.open_splits(cfg)
+
+
+def refusal(folder: Path, source: Path, *overrides: str) -> str:
+    with pytest.raises(config.ConfigError) as error:
+        data.prepare(settings(folder, source, *overrides))
+    return str(error.value)
+
+
+# --- What becomes of the columns ---
+
+
+@pytest.mark.parametrize("name", ["flats.csv", "flats.parquet"])
+def test_numbers_texts_and_gaps(name: str, tmp_path: Path) -> None:
+    """Two numbers, a column that tells where one has gaps, and a category of four values."""
+    train, val, shape = prepared(tmp_path, write(tmp_path / name, flats()))
+    assert (len(train), len(val)) == (32, 8)
+    assert (shape.numbers, shape.values, shape.outputs) == (3, 5, 1)
+    assert train.rows.numbers[:, 0].mean().abs() < 1e-6
+    assert train.rows.numbers[:, 0].std().item() == pytest.approx(1.0)
+    told = torch.cat((train.rows.numbers, val.rows.numbers))[:, 2]
+    assert told.sum() == 5
+    assert told.unique().tolist() == [0.0, 1.0]
+    assert train.rows.categories.unique().tolist() == [1, 2, 3, 4]
+
+
+def test_gaps_have_the_median_of_the_training_rows(tmp_path: Path) -> None:
+    """Of those alone: the validation rows must stay unseen."""
+    table = flats() | {"rooms": [None if n % 8 == 3 else float(n) for n in range(ROWS)]}
+    train, val, _ = prepared(tmp_path, write(tmp_path / "flats.csv", table))
+    gaps = train.rows.numbers[:, 2] == 1
+    known = train.rows.numbers[~gaps, 1]
+    in_gaps = torch.cat((train.rows.numbers, val.rows.numbers))
+    filled = in_gaps[in_gaps[:, 2] == 1, 1]
+    assert torch.equal(filled, known.median().expand(5))
+
+
+def test_validation_rows_teach_nothing(tmp_path: Path) -> None:
+    """Whatever stands in them, the training rows become the same numbers."""
+    rooms = [None if n % 8 == 3 else float(n) for n in range(ROWS)]
+    table, changed = flats() | {"rooms": rooms}, flats() | {"rooms": [*rooms]}
+    order = torch.randperm(ROWS, generator=torch.Generator().manual_seed(0)).tolist()
+    for row in order[:8]:
+        changed["size"][row], changed["rooms"][row] = 1e6, 99
+        changed["district"][row], changed["rent"][row] = "abroad", 1e9
+    one = prepared(tmp_path, write(tmp_path / "flats.csv", table))
+    other = prepared(tmp_path, write(tmp_path / "flats.csv", changed))
+    assert one.shape == other.shape
+    for ours, theirs in zip(one.train.rows, other.train.rows, strict=True):
+        assert torch.equal(ours, theirs)
+    assert other.val.rows.categories.unique().tolist() == [0]
+
+
+def test_unknown_text_adds_nothing(tmp_path: Path) -> None:
+    """A text that no training row has counts as no text at all."""
+    _, val, shape = prepared(tmp_path, write(tmp_path / "flats.csv", flats()))
+    network = model.build(common.settings(tmp_path).model, shape).eval()
+    numbers, categories, _ = val.__getitems__([0, 1])
+    unknown = network(numbers, torch.zeros_like(categories))
+    assert torch.equal(unknown, network(numbers, categories[:, :0]))
+
+
+def test_quantities_are_standardised(tmp_path: Path) -> None:
+    """By the training rows; errors are reported in the unit of the column."""
+    table = flats()
+    train, val, shape = prepared(tmp_path, write(tmp_path / "flats.csv", table))
+    assert train.rows.targets.std().item() == pytest.approx(1.0)
+    both = torch.cat((train.rows.targets, val.rows.targets)).sort().values
+    assert (both.diff() * shape.unit).allclose(torch.tensor(11.0), rtol=1e-4)
+    network = model.build(common.settings(tmp_path).model, shape)
+    means = model.in_units({"loss": 0.25, "mae": 0.4}, network)
+    assert means == {"loss": 0.25, "mae": 0.4 * shape.unit, "rmse": 0.5 * shape.unit}
+
+
+def test_texts_and_whole_numbers_are_classes(tmp_path: Path) -> None:
+    """They are numbered in their order, and each has an output."""
+    table = flats() | {"stars": [n % 4 for n in range(ROWS)]}
+    path = write(tmp_path / "flats.csv", table)
+    chosen = ("data.target=stars", "data.task=classes")
+    train, val, shape = prepared(tmp_path, path, *chosen)
+    both = torch.cat((train.rows.targets, val.rows.targets))
+    assert both.long().bincount().tolist() == [10, 10, 10, 10]
+    assert shape.outputs == 4
+    assert prepared(tmp_path, path, "data.target=dear", "data.leave_out=[]").shape.outputs == 2
+
+
+def test_padding_does_not_count(tmp_path: Path) -> None:
+    """Neither among quantities nor among classes, in losses, metrics and gradients."""
+    for width in (1, 3):
+        targets = torch.tensor([1.0, 0.0, data.IGNORE])
+        outputs = torch.randn(3, width).squeeze(-1).requires_grad_()
+        whole = model.metric_sums(outputs, targets)
+        alone = model.metric_sums(outputs[:2], targets[:2])
+        assert {name: value.item() for name, value in whole.items()} == {
+            name: pytest.approx(value.item()) for name, value in alone.items()
+        }
+        whole["loss"].backward()
+        assert outputs.grad is not None
+        assert outputs.grad[2].eq(0).all()
+
+
+def test_numbers_that_name_things(tmp_path: Path) -> None:
+    """A postcode is a category where the config says so, whatever type a file has for it."""
+    codes = [(10115, 20095, 80331)[n % 3] for n in range(ROWS)]
+    write(tmp_path / "1.csv", flats() | {"code": codes})
+    write(tmp_path / "2.csv", flats() | {"code": [*map(str, codes[:-1]), "unknown"]})
+    splits = prepared(tmp_path, tmp_path / "*.csv", 'data.categories=["code"]')
+    assert len(splits.train) + len(splits.val) == 2 * ROWS
+    assert splits.shape.values in (8, 9)  # three codes, four districts, 0, and perhaps "unknown"
+
+
+@pytest.mark.parametrize("left", [["district"], ["size", "rooms"]])
+def test_tables_of_one_kind(left: list[str], tmp_path: Path) -> None:
+    """Numbers alone and texts alone can be learnt from, too."""
+    shown = str([*left, "dear"]).replace("'", '"')
+    path = write(tmp_path / "flats.csv", flats())
+    train, _, shape = prepared(tmp_path, path, f"data.leave_out={shown}")
+    network = model.build(common.settings(tmp_path).model, shape)
+    assert network(*train.__getitems__([0, 1])[:2]).shape == (2,)
+
+
+@pytest.mark.parametrize(("name", "outputs"), [("diabetes", 1), ("wine", 3)])
+def test_bundled_tables(name: str, outputs: int, tmp_path: Path) -> None:
+    """They come without network, and the same rows are held out each time."""
+    source = ("data.target=target", "data.leave_out=[]", f"data.source={name}")
+    task = "data.task=auto" if name == "diabetes" else "data.task=classes"
+    first = prepared(tmp_path, tmp_path, *source, task)
+    next(tmp_path.glob("*.pt")).unlink()
+    second = prepared(tmp_path, tmp_path, *source, task)
+    assert torch.equal(first.val.rows.numbers, second.val.rows.numbers)
+    assert first.shape.outputs == outputs
+
+
+def test_edited_files_and_other_settings_are_prepared_anew(tmp_path: Path) -> None:
+    """What was prepared before does not count any more."""
+    path = write(tmp_path / "1.csv", flats())
+    assert len(prepared(tmp_path, path).val) == 8
+    assert len(prepared(tmp_path, path, "data.validation=0.5").val) == 20
+    write(path, flats(80))
+    assert len(prepared(tmp_path, path).val) == 16
+    write(tmp_path / "2.csv", flats())
+    assert len(prepared(tmp_path, tmp_path / "*.csv").val) == 24
+
+
+# --- What is refused ---
+
+LINES = [
+    f"{n}.5,{'east' if n % 2 else 'west'},{n * 10.5},{'yes' if n % 2 else 'no'}" for n in range(12)
+]
+CELLS = {
+    "3,west\n": r"flats\.csv cannot be read: .*Row #14: Expected 4 columns, got 2",
+    "many,west,1.5,no\n": r"flats\.csv, row 13: column 'size' is 'many', but most of its cells",
+    "inf,west,1.5,no\n": r"flats\.csv, row 13: column 'size' is inf",
+    "1.5,west,,no\n": r"flats\.csv, row 13: column 'rent' is empty, and it is data\.target",
+    "1.5,west,nan,no\n": r"flats\.csv, row 13: column 'rent' is empty",
+    "1.5,west,cheap,no\n": r"flats\.csv, row 13: column 'rent' is 'cheap', but most",
+}
+
+
+@pytest.mark.parametrize("cells", CELLS)
+def test_cells_that_do_not_fit_are_named(cells: str, tmp_path: Path) -> None:
+    """With file and row, before anything is trained on them."""
+    path = tmp_path / "flats.csv"
+    path.write_text("\n".join(["size,district,rent,dear", *LINES]) + "\n" + cells)
+    with pytest.raises(config.ConfigError, match=CELLS[cells]):
+        data.prepare(settings(tmp_path, path))
+
+
+COLUMNS = {
+    "data.target=price": "data.target = 'price': the columns are size, rooms, district, rent",
+    'data.categories=["code"]': "data.categories: 'code' is none of the columns size, rooms",
+    "data.task=binary": "rent has 40 different numbers: data.task = 'regression'?",
+    "data.task=classes": "rent has 40 different numbers: data.task = 'regression'?",
+    "data.target=rooms": "row 4: column 'rooms' is empty, and it is data.target",
+    "data.target=stars": "stars has 3 different numbers: data.task = 'classes' or 'regression'?",
+    "data.target=same": "same has 1 different numbers: nothing to learn",
+    "data.target=name": "column 'name' has 40 different texts in 40 rows",
+    "data.target=rare": "no training row is 'once'",
+    "data.validation=0.99": "data.validation = 0.99 leaves no rows for training",
+}
+
+
+@pytest.mark.parametrize("override", COLUMNS)
+def test_columns_that_do_not_fit_are_named(override: str, tmp_path: Path) -> None:
+    """A target that the task does not fit, and what cannot be learnt."""
+    held_out = torch.randperm(ROWS, generator=torch.Generator().manual_seed(0)).tolist()[0]
+    table = flats() | {
+        "stars": [n % 3 for n in range(ROWS)],
+        "same": [1.5] * ROWS,
+        "name": [f"flat {n}" for n in range(ROWS)],
+        "rare": ["once" if n == held_out else ("a", "b")[n % 2] for n in range(ROWS)],
+    }
+    used = override.removeprefix("data.target=")
+    left = str([n for n in ("dear", "name", "stars", "same", "rare") if n != used])
+    path = write(tmp_path / "flats.csv", table)
+    left_out = "data.leave_out=" + left.replace("'", '"')
+    assert COLUMNS[override] in refusal(tmp_path, path, left_out, override)
+
+
+def test_texts_that_tell_rows_apart_are_refused(tmp_path: Path) -> None:
+    """A name of each row would be learnt by heart."""
+    table = flats() | {"name": [f"flat {n}" for n in range(ROWS)]}
+    found = refusal(tmp_path, write(tmp_path / "flats.csv", table))
+    assert "column 'name' has 40 different texts in 40 rows" in found
+    assert "data.leave_out" in found
+
+
+def test_files_that_do_not_fit_together(tmp_path: Path) -> None:
+    """A column that a file lacks, or has as something else, is named with the file."""
+    write(tmp_path / "1.csv", flats())
+    second = flats()
+    write(tmp_path / "2.csv", second | {"size": ["1.5", "small", *["3"] * (ROWS - 2)]})
+    assert "2.csv, row 2: column 'size' is 'small'" in refusal(tmp_path, tmp_path / "*.csv")
+    del second["size"]
+    write(tmp_path / "2.csv", second)
+    assert "2.csv has no column 'size', which" in refusal(tmp_path, tmp_path / "*.csv")
+    write(tmp_path / "2.csv", flats() | {"floor": [1] * ROWS})
+    assert "1.csv has no column 'floor', which" in refusal(tmp_path, tmp_path / "*.csv")
+
+
+def test_tables_that_cannot_be_used(tmp_path: Path) -> None:
+    """No file, hardly a row, an empty column, two columns of a name, dates."""
+    assert "no such file" in refusal(tmp_path, tmp_path / "absent.csv")
+    assert "has only 3 rows" in refusal(tmp_path, write(tmp_path / "3.csv", flats(3)))
+    empty = flats() | {"floor": [None] * ROWS}
+    found = refusal(tmp_path, write(tmp_path / "empty.csv", empty))
+    assert "column 'floor' has no value to train on" in found
+    (tmp_path / "twice.csv").write_text("a,rent,dear,a\n" + "1,2,3,4\n" * ROWS)
+    assert "two columns have the same name" in refusal(tmp_path, tmp_path / "twice.csv")
+    dates = flats() | {"day": ["2024-05-01"] * ROWS}
+    assert "'day' is of type date32" in refusal(tmp_path, write(tmp_path / "dates.csv", dates))
+
+
+def test_separators(tmp_path: Path) -> None:
+    """Commas, semicolons and tabs are told apart by the first line."""
+    for separator in ",;\t":
+        path = tmp_path / "flats.csv"
+        path.write_text("\n".join(["size,district,rent,dear", *LINES]).replace(",", separator))
+        assert prepared(tmp_path, path).shape.numbers == 1
+
+
+def test_place_of_a_row() -> None:
+    """Rows are counted in their own file, from 1."""
+    table = columns.Table({}, [Path("a.csv"), Path("b.csv")], [3, 5])
+    assert [table.place(row) for row in (0, 2, 3, 4)] == [
+        "a.csv, row 1",
+        "a.csv, row 3",
+        "b.csv, row 1",
+        "b.csv, row 2",
+    ]

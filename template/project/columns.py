@@ -1,0 +1,295 @@
+"""Reads tables with Arrow, and turns their columns into numbers.
+
+Everything that is learnt from the rows, such as means and known texts, is learnt from the rows of
+the training split: the others must stay unseen.
+"""
+
+from bisect import bisect_right
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from pyarrow import csv, parquet
+from torch import Tensor
+
+import config
+
+NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
+FEWEST_ROWS = 10
+FEW_VALUES = 20  # so many whole numbers may be classes as well as quantities
+
+
+class Table(NamedTuple):
+    """The rows of all files, one file below the other."""
+
+    columns: dict[str, Any]  # Arrow's arrays of numbers or texts
+    files: list[Path]
+    ends: list[int]  # of each file, in rows
+
+    def place(self, row: int) -> str:
+        """File and row as people count them: from 1, below the header."""
+        number = bisect_right(self.ends, row)
+        begin = self.ends[number - 1] if number else 0
+        return f"{self.files[number]}, row {row - begin + 1}"
+
+    def refuse(self, wrong: Any, name: str, reason: str) -> None:
+        """Raise ConfigError for the first row for which `wrong`, an array of bools, is true."""
+        row = pc.index(wrong, True).as_py()
+        if row >= 0:
+            cell = self.columns[name][row].as_py()
+            shown = "is empty" if cell is None else f"is {cell!r}"
+            raise config.ConfigError(f"{self.place(row)}: column {name!r} {shown}{reason}")
+
+
+# --- Reading ---
+
+
+def read(cfg: config.Data, files: list[Path]) -> Table:
+    """All files, or a bundled table; raises ConfigError with file, row or column of a mistake."""
+    parts = [_read_file(path) for path in files] or [_read_bundled(cfg.source)]
+    files = files or [Path(cfg.source)]
+    names = parts[0].column_names
+    for path, part in zip(files, parts, strict=True):
+        _compare_names(files[0], names, path, part.column_names)
+    _check_names(cfg, names)
+    ends = list(accumulate(map(len, parts)))
+    if ends[-1] < FEWEST_ROWS:
+        raise config.ConfigError(f"data.source = {cfg.source!r} has only {ends[-1]} rows")
+    chosen = [name for name in names if name not in cfg.leave_out]
+    columns = {name: _join(name, parts, files, name in cfg.categories) for name in chosen}
+    return Table(columns, files, ends)
+
+
+def _read_file(path: Path) -> Any:
+    """One file as Arrow's table."""
+    try:
+        if path.suffix == ".parquet":
+            return parquet.read_table(path)
+        with path.open(encoding="utf-8", errors="replace") as file:
+            header = file.readline()
+        return csv.read_csv(
+            path,
+            csv.ReadOptions(use_threads=False),  # its messages then have the row
+            csv.ParseOptions(delimiter=max(",;\t", key=header.count), newlines_in_values=True),
+            csv.ConvertOptions(strings_can_be_null=True),
+        )
+    except pa.ArrowInvalid as error:
+        raise config.ConfigError(f"{path} cannot be read: {error}") from error
+
+
+def _read_bundled(name: str) -> Any:
+    from sklearn import datasets
+
+    if name == "diabetes":
+        found = datasets.load_diabetes(scaled=False)
+    elif name == "wine":
+        found = datasets.load_wine()
+    else:
+        raise config.ConfigError(
+            f"data.source = {name!r}: no such file; bundled are 'diabetes' and 'wine'"
+        )
+    table = pa.table([*found.data.T, found.target], names=[*found.feature_names, "target"])
+    if name == "diabetes":  # a category, though the table has a number for it
+        sex = table.column_names.index("sex")
+        table = table.set_column(sex, "sex", table["sex"].cast(pa.string()))
+    return table
+
+
+def _compare_names(first: Path, names: list[str], path: Path, others: list[str]) -> None:
+    """Refuse a file that has other columns than the first one."""
+    if missing := set(names) - set(others):
+        raise config.ConfigError(f"{path} has no column {min(missing)!r}, which {first} has")
+    if missing := set(others) - set(names):
+        raise config.ConfigError(f"{first} has no column {min(missing)!r}, which {path} has")
+
+
+def _check_names(cfg: config.Data, names: list[str]) -> None:
+    """Refuse names that occur twice, or are in the config and not in the file."""
+    listed = ", ".join(names)
+    if len(set(names)) < len(names):
+        raise config.ConfigError(f"two columns have the same name: {listed}")
+    for key in ("categories", "leave_out"):
+        for name in getattr(cfg, key):
+            if name not in names:
+                raise config.ConfigError(f"data.{key}: {name!r} is none of the columns {listed}")
+    if cfg.target not in names or cfg.target in cfg.leave_out:
+        raise config.ConfigError(f"data.target = {cfg.target!r}: the columns are {listed}")
+
+
+def _join(name: str, parts: list[Any], files: list[Path], as_text: bool) -> Any:
+    """One column of all files: texts, where a file has texts or `as_text`, else numbers."""
+    arrays = [_plain(part[name], name, path) for part, path in zip(parts, files, strict=True)]
+    has_texts = any(array.type == pa.string() for array in arrays)
+    kind = pa.string() if as_text or has_texts else pa.float64()
+    chunks = [chunk.cast(kind, safe=False) for array in arrays for chunk in array.chunks]
+    return pa.chunked_array(chunks, type=kind)
+
+
+def _plain(array: Any, name: str, path: Path) -> Any:
+    """The column with one type for all kinds of texts; ConfigError for dates, lists and others."""
+    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return array.cast(pa.string())
+    numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    if not any(fits(kind) for fits in (*numbers, pa.types.is_boolean, pa.types.is_null)):
+        raise config.ConfigError(
+            f"{path}: column {name!r} is of type {kind}: give numbers or texts in UTF-8, or name "
+            "it in data.leave_out"
+        )
+    return array
+
+
+# --- From columns to numbers ---
+
+
+def encode(table: Table, cfg: config.Data) -> dict[str, Any]:
+    """What data.py keeps: the rows of both splits as tensors, and their shape."""
+    for name in table.columns:
+        _check_cells(table, name, cfg)
+    order = torch.randperm(table.ends[-1], generator=torch.Generator().manual_seed(cfg.split_seed))
+    held_out = max(1, round(cfg.validation * len(order)))
+    val, train = order[:held_out], order[held_out:]
+    if len(train) < 2:
+        raise config.ConfigError(f"data.validation = {cfg.validation} leaves no rows for training")
+    features = [name for name in table.columns if name != cfg.target]
+    texts = [name for name in features if table.columns[name].type == pa.string()]
+    numbers = _encode_numbers(table, [name for name in features if name not in texts], train)
+    categories, values = _encode_texts(table, texts, train)
+    targets, outputs, unit, words = _encode_target(table, cfg, train)
+    rows = (numbers, categories, targets)
+    source = table.files[0] if len(table.files) == 1 else f"{len(table.files)} files"
+    return {
+        "train": [tensor[train] for tensor in rows],
+        "val": [tensor[val] for tensor in rows],
+        "shape": {
+            "numbers": numbers.shape[1],
+            "values": values,
+            "outputs": outputs,
+            "unit": unit,
+            "words": f"{len(order):,} rows of {source}; {words}",
+        },
+    }
+
+
+def _check_cells(table: Table, name: str, cfg: config.Data) -> None:
+    """Refuse cells that would turn a column into something else than it is meant to be."""
+    array = table.columns[name]
+    if array.type == pa.float64():
+        table.refuse(pc.is_inf(array), name, ", and only finite numbers can be learnt from")
+        return
+    if name in cfg.categories:
+        return
+    is_text = pc.invert(pc.match_substring_regex(array, NUMBER))
+    filled, distinct = len(array) - array.null_count, pc.count_distinct(array).as_py()
+    if 2 * pc.sum(is_text, min_count=0).as_py() < filled:
+        table.refuse(
+            is_text,
+            name,
+            ", but most of its cells are numbers: correct the cell, or name the column in "
+            "data.categories",
+        )
+    if 2 * distinct > filled:
+        remedy = "choose another target" if name == cfg.target else "name it in data.leave_out"
+        raise config.ConfigError(
+            f"column {name!r} has {distinct:,} different texts in {filled:,} rows, which tell "
+            f"rows apart but nothing about others: {remedy}"
+        )
+
+
+def _encode_numbers(table: Table, names: list[str], train: Tensor) -> Tensor:
+    """[rows, numbers] float32: standardised columns, and one for each with gaps that tells them.
+
+    A gap has the median of its column, so that the model sees something usual.
+    """
+    if not names:
+        return torch.zeros(table.ends[-1], 1)  # a layer needs an input
+    raw = torch.stack([torch.tensor(table.columns[name].to_numpy()) for name in names], 1)
+    gaps = raw.isnan()
+    if (empty := gaps[train].all(0)).any():
+        name = names[int(empty.nonzero()[0])]
+        raise config.ConfigError(f"column {name!r} has no value to train on: data.leave_out")
+    filled = torch.where(gaps, raw[train].nanmedian(0).values, raw)
+    mean, deviation = _spread(filled[train])
+    with_gaps = gaps[train].any(0)
+    return torch.cat(((filled - mean) / deviation, gaps[:, with_gaps]), 1).float()
+
+
+def _spread(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of each column.
+
+    A column that is constant stays unscaled: dividing by almost nothing would blow up the
+    validation rows in which it is not.
+    """
+    mean, deviation = values.mean(0), values.std(0)
+    return mean, deviation.where(deviation > 1e-12 * mean.abs(), 1.0)
+
+
+def _encode_texts(table: Table, names: list[str], train: Tensor) -> tuple[Tensor, int]:
+    """[rows, columns] int64, and how many numbers there are: each text of each column has its own.
+
+    An empty cell counts as a text. What no training row has is 0.
+    """
+    encoded, values = [], 1
+    for name in names:
+        array = table.columns[name]
+        known = array.take(train.numpy()).unique()
+        known = known.take(pc.array_sort_indices(known))
+        numbers = pc.fill_null(pc.index_in(array, value_set=known), -values)
+        encoded.append(torch.tensor(numbers.to_numpy()).long() + values)
+        values += len(known)
+    return torch.stack(encoded, 1) if encoded else torch.zeros(table.ends[-1], 0).long(), values
+
+
+# --- The target ---
+
+
+def _encode_target(table: Table, cfg: config.Data, train: Tensor) -> tuple[Tensor, int, float, str]:
+    """Targets [rows] float32, the model's outputs, the target's unit, and a description."""
+    array = table.columns[cfg.target]
+    table.refuse(pc.is_null(array, nan_is_null=True), cfg.target, ", and it is data.target")
+    if _choose_task(array, cfg) == "regression":
+        values = torch.tensor(array.to_numpy())
+        mean, deviation = _spread(values[train])
+        words = f"{cfg.target} is a quantity, {mean:.6g} in the mean"
+        return ((values - mean) / deviation).float(), 1, deviation.item(), words
+    classes = array.unique()
+    classes = classes.take(pc.array_sort_indices(classes))
+    numbers = torch.tensor(pc.index_in(array, value_set=classes).to_numpy()).long()
+    count = numbers[train].bincount(minlength=len(classes))
+    names = [name.removesuffix(".0") for name in classes.cast(pa.string()).to_pylist()]
+    if not count.all():
+        raise config.ConfigError(
+            f"data.target = {cfg.target!r}: no training row is {names[int(count.argmin())]!r}, "
+            "which is too rare: leave its rows out, or join classes"
+        )
+    share, most = count.max() / len(train), names[int(count.argmax())]
+    words = f"{cfg.target} has {len(classes)} classes, {share:.1%} of the rows are {most!r}"
+    return numbers.float(), len(classes), 1.0, words
+
+
+def _choose_task(array: Any, cfg: config.Data) -> str:
+    """The task of the config, or the likeliest that the target's values allow.
+
+    Raises ConfigError where they do not allow the task, or where two are as likely.
+    """
+    is_text, distinct = array.type == pa.string(), pc.count_distinct(array).as_py()
+    whole = is_text or pc.all(pc.equal(pc.floor(array), array)).as_py()
+    allowed = []
+    if whole and distinct == 2:
+        allowed.append("binary")
+    if whole and 1 < distinct <= len(array) / 2:
+        allowed.append("classes")
+    if not is_text and distinct > 1:
+        allowed.insert(0 if distinct > FEW_VALUES else len(allowed), "regression")
+    if cfg.task in allowed:
+        return cfg.task
+    if cfg.task == "auto" and allowed and allowed != ["classes", "regression"]:
+        return allowed[0]
+    raise config.ConfigError(
+        f"data.task = {cfg.task!r}, but {cfg.target} has {distinct:,} different "
+        f"{'texts' if is_text else 'numbers'}: "
+        + (f"data.task = {' or '.join(map(repr, allowed))}?" if allowed else "nothing to learn")
+    )

@@ -1,0 +1,274 @@
+"""The tokens of a corpus: texts as bytes or by a tokenizer, or files of numbers as they lie."""
+
+import hashlib
+import json
+import re
+import shutil
+import sys
+import sysconfig
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import torch
+from torch import Tensor
+
+import config
+
+# Folders of the standard library that hold other packages, tests, or text that was generated.
+PACKAGES = {"site-packages", "dist-packages"}
+LEFT_OUT = PACKAGES | {"test", "tests", "idle_test", "encodings", "pydoc_data"}
+INDEX = "index.json"
+VALIDATION = {"val", "valid", "validation"}  # in the name of a file of tokens
+FEWEST_HALVES = 50  # that are all 0, for a suspicion
+BLOCK = 2**20  # characters that a thread of the tokenizer takes at once
+BLOCKS = 64
+
+
+class Piece(NamedTuple):
+    """A range of a file, in tokens."""
+
+    path: str
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """One stream that lies in ranges of files. It travels to workers as their paths."""
+
+    dtype: str
+    pieces: list[Piece]
+
+    def __len__(self) -> int:
+        return sum(piece.end - piece.begin for piece in self.pieces)
+
+    def read(self, places: Tensor) -> Tensor:
+        """The tokens at `places`, as int64 and in the same shape; only these are loaded."""
+        sizes = torch.tensor([piece.end - piece.begin for piece in self.pieces])
+        ends = sizes.cumsum(0)
+        numbers = torch.bucketize(places, ends, right=True)
+        found = torch.empty_like(places)
+        for number in numbers.flatten().bincount().nonzero().flatten().tolist():
+            piece, here = self.pieces[number], numbers == number
+            inside = places[here] - (ends[number] - sizes[number]) + piece.begin
+            found[here] = _map(piece.path, self.dtype, piece.end)[inside].long()
+        return found
+
+
+class Corpus(NamedTuple):
+    train: Tokens
+    val: Tokens
+    words: str  # what it is made of, for people
+
+
+@cache
+def _map(path: str, dtype: str, size: int) -> Tensor:
+    """The first `size` tokens of a file, mapped into memory."""
+    return torch.from_file(path, shared=False, size=size, dtype=getattr(torch, dtype))
+
+
+def open_prepared(folder: Path) -> Corpus:
+    """What `prepare` has written into a folder."""
+    index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+    train, val = (
+        [Piece(str(folder / path), begin, end) for path, begin, end in index[name]]
+        for name in ("train", "val")
+    )
+    return Corpus(Tokens(index["dtype"], train), Tokens(index["dtype"], val), index["words"])
+
+
+def prepare(cfg: config.Data, folder: Path) -> None:
+    """Write into a folder which tokens each split has, and the tokens of texts.
+
+    Raises ConfigError, with the file, for what cannot be read, and for tokens outside of the
+    vocabulary: a GPU would only abort.
+    """
+    dtype, train, val = _index_shards(cfg) if has_tokens(cfg) else _write_texts(cfg, folder)
+    for path in sorted({piece.path for piece in train + val}):
+        _check_tokens(cfg, folder / path, dtype)
+    sizes = [sum(piece.end - piece.begin for piece in pieces) for pieces in (train, val)]
+    words = f"{sizes[0]:,} tokens of {cfg.source} for training, {sizes[1]:,} for validation"
+    index = {"dtype": dtype, "train": train, "val": val, "words": words}
+    (folder / INDEX).write_text(json.dumps(index), encoding="utf-8")
+
+
+def has_tokens(cfg: config.Data) -> bool:
+    """Whether the source is a file of tokens, or a folder of them."""
+    source = Path(cfg.source)
+    return source.suffix == ".bin" or any(source.glob("*.bin"))
+
+
+def find_files(cfg: config.Data) -> list[Path]:
+    """The files of the source: tokens by name, texts in an order that is random, but fixed."""
+    source = Path(cfg.source)
+    if cfg.source != "stdlib" and not source.exists():
+        raise config.ConfigError(f"data.source = {cfg.source!r}: there is no such file or folder")
+    if source.is_file():
+        return [source]
+    return sorted(source.glob("*.bin")) if has_tokens(cfg) else _find_texts(cfg)
+
+
+def _find_texts(cfg: config.Data) -> list[Path]:
+    """The texts of a folder by the hash of their path: the same order on all machines."""
+    stdlib = cfg.source == "stdlib"
+    root = Path(sysconfig.get_path("stdlib") if stdlib else cfg.source)
+    pattern, left_out = ("**/*.py", LEFT_OUT) if stdlib else (cfg.pattern, set())
+    found = [path.relative_to(root) for path in root.glob(pattern) if path.is_file()]
+    names = [name for name in found if left_out.isdisjoint(name.parts[:-1])]
+    if len(names) < 2:
+        raise config.ConfigError(
+            f"data.source = {cfg.source!r} has {len(names)} files that match {pattern!r}: one is "
+            "needed for training and one for validation"
+        )
+    names.sort(key=lambda name: hashlib.sha256(name.as_posix().encode()).digest())
+    return [root / name for name in names]
+
+
+# --- Files of tokens ---
+
+
+def _index_shards(cfg: config.Data) -> tuple[str, list[Piece], list[Piece]]:
+    """Files that are named so are held out, as nanoGPT's val.bin; else the end of the stream."""
+    pieces = [_whole(path, cfg.token_dtype) for path in find_files(cfg)]
+    for piece in pieces:
+        _check_width(piece, cfg.token_dtype)
+    held_out = [piece for piece in pieces if _words(piece) & VALIDATION]
+    if held_out:
+        train = [piece for piece in pieces if not _words(piece) & {*VALIDATION, "test"}]
+        return cfg.token_dtype, train, held_out
+    size = sum(piece.end for piece in pieces)
+    return cfg.token_dtype, *_divide(pieces, size - round(cfg.validation * size))
+
+
+def _check_width(piece: Piece, dtype: str) -> None:
+    """Refuse numbers that are the halves of wider ones: small ones end with a half that is 0."""
+    halves = _map(piece.path, dtype, piece.end)[1:1000:2]
+    if len(halves) >= FEWEST_HALVES and not halves.long().any():
+        raise config.ConfigError(
+            f"{piece.path}: every second number is 0, read as {dtype}: data.token_dtype is wider"
+        )
+
+
+def _words(piece: Piece) -> set[str]:
+    """The words in a file's name: part_val_01.bin has part and val."""
+    return set(re.split(r"[^a-z]+", Path(piece.path).stem.lower()))
+
+
+def _whole(path: Path, dtype: str) -> Piece:
+    """All of a file. Raises ConfigError where its size is not that of whole numbers."""
+    size, width = path.stat().st_size, getattr(torch, dtype).itemsize
+    if not size or size % width:
+        raise config.ConfigError(f"{path} has {size:,} bytes, which are no numbers of type {dtype}")
+    return Piece(str(path.absolute()), 0, size // width)
+
+
+def _divide(pieces: list[Piece], border: int) -> tuple[list[Piece], list[Piece]]:
+    """The stream before and behind a place."""
+    before, behind = [], []
+    for path, begin, end in pieces:
+        middle = min(max(begin + border, begin), end)
+        before.append(Piece(path, begin, middle))
+        behind.append(Piece(path, middle, end))
+        border -= end - begin
+    return [p for p in before if p.begin < p.end], [p for p in behind if p.begin < p.end]
+
+
+def _check_tokens(cfg: config.Data, path: Path, dtype: str) -> None:
+    """Look at every token once: a vocabulary too small is noticed before the first step."""
+    tokens = _map(str(path), dtype, _whole(path, dtype).end)
+    ends = [block.long().aminmax() for block in tokens.split(BLOCK)]
+    least, most = min(int(end.min) for end in ends), max(int(end.max) for end in ends)
+    if least < 0 or most >= cfg.vocabulary:
+        raise config.ConfigError(
+            f"{path} has the token {least if least < 0 else most}, but data.vocabulary = "
+            f"{cfg.vocabulary}, read as {dtype}"
+        )
+
+
+# --- Texts ---
+
+
+def _write_texts(cfg: config.Data, folder: Path) -> tuple[str, list[Piece], list[Piece]]:
+    """Join the texts of each split to a file: whole files are held out, or the end of one."""
+    files = find_files(cfg)
+    held_out = max(1, round(cfg.validation * len(files)))
+    splits = {"train.bin": files[held_out:], "val.bin": files[:held_out]}
+    parts = splits if len(files) > 1 else {"all.bin": files}
+    tokenizer = _open_tokenizer(cfg)
+    dtype = tokenizer.dtype if tokenizer else "uint8"
+    pieces = []
+    for name, texts in parts.items():
+        with (folder / name).open("wb") as target:
+            (tokenizer.write if tokenizer else _copy)(texts, target)
+        pieces.append(_whole(folder / name, dtype)._replace(path=name))
+    if len(pieces) == 2:
+        return dtype, pieces[:1], pieces[1:]
+    return dtype, *_divide(pieces, pieces[0].end - round(cfg.validation * pieces[0].end))
+
+
+def _copy(files: Sequence[Path], target: BinaryIO) -> None:
+    for path in files:
+        with path.open("rb") as part:
+            shutil.copyfileobj(part, target)
+
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """Turns texts into tokens, in all cores."""
+
+    encode_batch: Any
+    dtype: str
+    end: list[int]  # what follows each text
+
+    def write(self, files: Sequence[Path], target: BinaryIO) -> None:
+        """The tokens of all files, one file behind the other."""
+        for number, path in enumerate(files, start=1):
+            blocks = _blocks(path)
+            while group := list(islice(blocks, BLOCKS)):
+                for encoded in self.encode_batch(group, add_special_tokens=False):
+                    self._append(encoded.ids, target)
+            self._append(self.end, target)
+            if sys.stderr.isatty():
+                last = "\n" if number == len(files) else ""
+                print(f"\rtokenised {number:,} of {len(files):,} files", end=last, file=sys.stderr)
+
+    def _append(self, tokens: list[int], target: BinaryIO) -> None:
+        array("H" if self.dtype == "uint16" else "i", tokens).tofile(target)
+
+
+def _open_tokenizer(cfg: config.Data) -> Tokenizer | None:
+    if not cfg.tokenizer:
+        return None
+    import tokenizers  # only needed here, where the data is prepared
+
+    try:
+        found = tokenizers.Tokenizer.from_file(cfg.tokenizer)
+    except Exception as error:  # the library has no narrower one
+        raise config.ConfigError(f"data.tokenizer = {cfg.tokenizer!r}: {error}") from error
+    size = found.get_vocab_size()
+    if size > cfg.vocabulary:
+        raise config.ConfigError(
+            f"data.vocabulary = {cfg.vocabulary}, but {cfg.tokenizer} has {size:,} tokens"
+        )
+    end = found.token_to_id(cfg.end_of_text) if cfg.end_of_text else None
+    if cfg.end_of_text and end is None:
+        raise config.ConfigError(
+            f"data.end_of_text = {cfg.end_of_text!r} is no token of {cfg.tokenizer}"
+        )
+    dtype = "uint16" if size <= 2**16 else "int32"
+    return Tokenizer(found.encode_batch, dtype, [] if end is None else [end])
+
+
+def _blocks(path: Path) -> Iterator[str]:
+    """The text in parts of whole lines."""
+    try:
+        with path.open(encoding="utf-8") as text:
+            while lines := text.readlines(BLOCK):
+                yield "".join(lines)
+    except UnicodeDecodeError as error:
+        raise config.ConfigError(f"{path} is no text in UTF-8: {error}") from error
