@@ -28,7 +28,8 @@ examples:
 --data goes before --answers, both go before what would be asked or assumed.
 Without a terminal nothing is asked: give --defaults or all answers.
 Exit codes: 0 done, 1 a failure of the machine, 2 a mistake in the command,
-130 cancelled. Unless it is 0, nothing was changed.
+130 cancelled. Unless it is 0, nothing was changed; but update, set and launch
+also end with 1 when they leave conflicts for you, which they list.
 
 In a project:
   ddpgen update                                what a newer ddpgen does better

@@ -17,6 +17,7 @@ ONE_WORKER = (
     "test_slurm.py",
     "test_ssh.py",
     "test_disturbed.py",
+    "test_lost_node.py",
     "test_many_nodes.py",
     "test_pbs_lsf.py",
 )

@@ -32,6 +32,7 @@ def change_to(project: Project, wanted: Mapping[str, Part], *, dry_run: bool) ->
     since, to = project.version.tag, wanted[MAIN_FOLDER].version.tag
     steps = between(since, to) if since != to else None
     outcome = merge(project, base, theirs, label, steps)
+    project.check_seen(path for _, path in outcome.changes())
     if dry_run:
         print(git("diff", "-M", outcome.ours, outcome.result, repository=outcome.repository))
     for name, part in wanted.items():
@@ -44,13 +45,19 @@ def change_to(project: Project, wanted: Mapping[str, Part], *, dry_run: bool) ->
         print(f"{report}\nNothing was changed: this is a dry run.")
     else:
         where = shlex.quote(str(project.root))
-        undo = "git reset --quiet . && git restore . && git clean -fd ."
-        print(f"To undo: cd {where} && {undo}", file=sys.stderr, flush=True)
+        print(f"To undo: cd {where} && {_undo(outcome)}", file=sys.stderr, flush=True)
         apply(project, outcome)
         print(report)
         if project.detached():
             print("HEAD is detached: make a branch before you commit (git switch -c NAME).")
     return CONFLICTS if outcome.stages or outcome.unknown else 0
+
+
+def _undo(outcome: Merge) -> str:
+    """Return the command that brings everything back, and touches no file of the user's."""
+    undo = "git reset --quiet . && git restore ."
+    added = [path for status, path in outcome.changes() if status == "A"]
+    return f"{undo} && git clean -fd -- {shlex.join(added)}" if added else undo
 
 
 def _print_answers(before: Answers, after: Answers, folder: str) -> None:

@@ -5,7 +5,7 @@ import re
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,6 +20,9 @@ _TAG = re.compile(r"v\d+\.\d+\.\d+(\+dev)?")
 _CHECKSUM = re.compile(r"^# Checksum of the answers: \w+$", re.MULTILINE)
 
 _COMMIT = "git add --all && git commit -m 'Before the update'"
+# What git leaves in its folder while these are under way.
+_UNFINISHED = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply")
+_SEEN = "H"  # git's mark for a file whose changes it looks for
 
 
 class Project:
@@ -113,13 +116,37 @@ class Project:
         if self.git("rev-parse", "--show-object-format") != "sha1":
             reason = "is in a git repository with SHA-256 names, which cannot be merged with SHA-1"
             raise self._refusal(reason, "copier update --defaults")
-        if self.git("status", "--porcelain", "--", "."):
+        if self.git("ls-files", "--unmerged", "--", ".") or any(map(self._has, _UNFINISHED)):
+            raise self._refusal("is in the middle of a merge or rebase", "git status")
+        # Whatever the user's settings hide.
+        if self.git("status", "--porcelain", "--untracked-files=normal", "--", "."):
             aside = "git stash --include-untracked"
             raise self._refusal("has changes that are not committed", f"{_COMMIT} (or: {aside})")
+
+    def check_seen(self, paths: Iterable[str]) -> None:
+        """Make sure that git looks for changes in these files.
+
+        Raises:
+            DdpgenError: it was told not to, so that it cannot say what would be overwritten.
+        """
+        lines = self.git("ls-files", "-v", "-z", ".").split("\0")
+        marks = {path: mark for mark, _, path in (line.partition(" ") for line in lines)}
+        if hidden := [path for path in paths if marks.get(path, _SEEN) != _SEEN]:
+            names = shlex.join(hidden)
+            shown = "git update-index --no-skip-worktree --no-assume-unchanged"
+            raise DdpgenError(
+                "git does not look for changes in it (skip-worktree or assume-unchanged)",
+                option=show(hidden),
+                remedy=f"{shown} {names}, and commit what is yours",
+            )
 
     def _refusal(self, reason: str, command: str) -> DdpgenError:
         remedy = f"first: cd {shlex.quote(str(self.root))} && {command}"
         return DdpgenError(reason, option=show(self.root), remedy=remedy)
+
+    def _has(self, name: str) -> bool:
+        """Whether git's folder has a file."""
+        return Path(self.git("rev-parse", "--path-format=absolute", "--git-path", name)).exists()
 
     def _succeeds(self, *arguments: str) -> bool:
         try:

@@ -37,6 +37,7 @@ def update(path: Path, to: str | None, data: Iterable[str], *, dry_run: bool) ->
             raise DdpgenError(f"the project is already newer: {since[1:]}", option="--to", value=to)
         changes = answers.from_flags(after.questionnaire, data)
         wanted = _parts_at(project, after, changes)
+        project.check_repository()
         if after.tag != since:
             print(
                 f"ddpgen {since[1:]} -> {after.tag[1:]}\n\n{versions.changes(since, after.tag)}\n"

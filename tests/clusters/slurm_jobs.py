@@ -55,7 +55,8 @@ class Job:
         """Wait for its end and return its log, which is also the message when it went wrong."""
         what = f"the end of job {self.number}"
         self.lab.wait(what, lambda: self.lab.state(self.number) in ENDS, seconds)
-        assert self.lab.state(self.number) == state, self.log
+        found = self.lab.state(self.number)
+        assert found == state, f"{found}\n{self.log}"
         return self.log
 
 

@@ -42,8 +42,8 @@ SchedulerParameters=sched_interval=1
 GresTypes=gpu
 MpiDefault=none
 ReturnToService=2
-SlurmdTimeout=10
-KillWait=5
+SlurmdTimeout={slurmd_timeout}
+KillWait={kill_wait}
 JobRequeue=1
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
@@ -135,13 +135,19 @@ class Lab:
 
 
 @contextmanager
-def cluster(nodes: int = 4, cpus: int = 4, gpus: int = 2) -> Iterator[Lab]:
-    """Start a cluster of `nodes` nodes named node1, node2, ... and end it afterwards."""
+def cluster(
+    nodes: int = 4, cpus: int = 4, gpus: int = 2, slurmd_timeout: int = 10, kill_wait: int = 5
+) -> Iterator[Lab]:
+    """Start a cluster of `nodes` nodes named node1, node2, ... and end it afterwards.
+
+    Its timeouts, in seconds, are shorter than SLURM's own defaults, 300 and 30.
+    """
     names = [f"node{i + 1}" for i in range(nodes)]
     with tempfile.TemporaryDirectory(prefix="slurm-lab-") as temporary:
         folder = Path(temporary)
         with network.network([*names, "login"], folder) as hosts:
-            _write_files(hosts, cpus, gpus)
+            timeouts = {"slurmd_timeout": slurmd_timeout, "kill_wait": kill_wait}
+            _write_files(hosts, cpus, gpus, timeouts)
             lab = Lab(hosts, {})
             try:
                 lab.start_controller()
@@ -153,7 +159,7 @@ def cluster(nodes: int = 4, cpus: int = 4, gpus: int = 2) -> Iterator[Lab]:
                 _stop(lab)
 
 
-def _write_files(hosts: network.Network, cpus: int, gpus: int) -> None:
+def _write_files(hosts: network.Network, cpus: int, gpus: int, timeouts: Mapping[str, int]) -> None:
     folder = hosts.folder
     (folder / "munge.key").write_bytes(secrets.token_bytes(1024))
     (folder / "munge.key").chmod(0o600)
@@ -169,9 +175,8 @@ def _write_files(hosts: network.Network, cpus: int, gpus: int) -> None:
         for name in hosts.names
         if name != "login"
     )
-    (folder / "slurm.conf").write_text(
-        CONFIG.format(address=hosts.address("login"), folder=folder, nodes=node_lines)
-    )
+    own = {"address": hosts.address("login"), "folder": folder, "nodes": node_lines}
+    (folder / "slurm.conf").write_text(CONFIG.format(**own, **timeouts))
 
 
 def _munged(folder: Path) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 from tests.clusters.checkpoints import assert_same, last_checkpoint
 from tests.clusters.slurm_jobs import Job, submit
 from tests.clusters.slurm_lab import Lab
-from tests.clusters.test_slurm import ANSWERS
+from tests.clusters.test_slurm import ANSWERS, ON_CPU
 
 LONG = (  # about half a minute on two cores
     "train.global_batch_size=64",  # epochs of 23 steps
@@ -18,6 +18,7 @@ LONG = (  # about half a minute on two cores
     "train.epochs=1000",
     "log.every_steps=50",
     "checkpoint.every_steps=50",
+    ON_CPU,
 )
 
 

@@ -125,7 +125,7 @@ def test_pods_form_one_world(
             "PET_MAX_RESTARTS": "0",
         }
         variables = [meeting | elastic] * 2
-    arguments = (f"run.name={operator}", "train.max_steps=1", "train.epochs=1")
+    arguments = (f"run.name={operator}", "train.max_steps=1", "train.epochs=1", "ddp.device=cpu")
     pods = [
         subprocess.Popen(
             ["bash", "launch/kubernetes/pod.sh", *arguments],

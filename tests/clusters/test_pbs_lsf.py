@@ -18,7 +18,7 @@ import pytest
 from tests.clusters import network
 from tests.clusters.checkpoints import assert_same, last_checkpoint
 
-TRAINED = "train.max_steps=200 train.epochs=50 checkpoint.every_steps=0"
+TRAINED = "train.max_steps=200 train.epochs=50 checkpoint.every_steps=0 ddp.device=cpu"
 HOSTS = ("host1", "host2")
 
 COMMANDS = {

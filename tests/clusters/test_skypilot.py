@@ -18,7 +18,10 @@ from tests.clusters.checkpoints import assert_same, last_checkpoint
 Nodes = list[subprocess.Popen[bytes]]
 
 HOSTS = ("host1", "host2")
-TRAINED = "train.max_steps=150 train.epochs=50 checkpoint.every_steps=0 ddp.timeout_seconds=30"
+TRAINED = (
+    "train.max_steps=150 train.epochs=50 checkpoint.every_steps=0 ddp.timeout_seconds=30"
+    " ddp.device=cpu"
+)
 
 
 def start(hosts: network.Network, work: Path, environment: dict[str, str], run: str) -> Nodes:

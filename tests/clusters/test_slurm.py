@@ -22,7 +22,9 @@ ANSWERS = {
     "partition": "batch",
     "time_limit": "00:30:00",
 }
-TRAINED = ("train.max_steps=60", "train.epochs=20", "checkpoint.every_steps=0")
+# The GPUs of the lab are only counted.
+ON_CPU = "ddp.device=cpu"
+TRAINED = ("train.max_steps=60", "train.epochs=20", "checkpoint.every_steps=0", ON_CPU)
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +73,26 @@ def test_gpus_as_generic_resources(
     assert last_checkpoint(job.run)["world_size"] == 4
 
 
+@pytest.mark.parametrize("script", ["launch/slurm.sbatch", "launch/slurm_direct.sbatch"])
+def test_cluster_without_gpus(
+    script: str, lab: Lab, project: Callable[..., Path], environment: dict[str, str]
+) -> None:
+    own = {"gpus_per_node": 0, "processes_per_node": 2, "gpu_type": ""}
+    job = submit(lab, project(**ANSWERS | own), environment, "train.max_steps=1", script=script)
+    job.finish()
+    assert last_checkpoint(job.run)["world_size"] == 4
+
+
+@pytest.mark.thorough
+@pytest.mark.disturbed("Its nodes have no GPU that works")
+def test_job_that_asked_for_gpus_does_not_train_on_cpus(
+    lab: Lab, folder: Path, environment: dict[str, str]
+) -> None:
+    job = submit(lab, folder, environment, "train.max_steps=1")
+    assert "needs GPU 0, but this process sees 0" in job.finish("FAILED")
+    assert job.restarts() == 0
+
+
 @pytest.mark.parametrize(
     ("script", "signal"),
     [
@@ -104,7 +126,7 @@ def test_job_told_to_stop_saves_requeues_itself_and_ends_with_the_same_weights(
 def test_cancelled_job_does_not_come_back(
     lab: Lab, folder: Path, environment: dict[str, str]
 ) -> None:
-    job = submit(lab, folder, environment, "train.epochs=100000")
+    job = submit(lab, folder, environment, "train.epochs=100000", ON_CPU)
     job.wait_for_steps()
     lab.command("scancel", job.number)
     job.finish("CANCELLED")

@@ -23,7 +23,8 @@ VALUES: dict[str, list[Value]] = {
     "clusters": [ALL, [c for c in ALL if c != "kubernetes"], ["ssh", "pbs", "lsf"], ["local"]],
     "checkpoint": [True, False],
     "nodes": [1, 2],
-    "gpus_per_node": [3],
+    "gpus_per_node": [3],  # and none: see `contexts`
+    "processes_per_node": [5],
     "network": [],  # all choices
     "container": [],  # all choices
     "container_image": ["~/a#b@c+d:e~f-g_h.sif"],
@@ -79,6 +80,7 @@ def contexts() -> Iterator[Answers]:
     questionnaire = questions.load()
     values = {n: v or list(questionnaire.questions[n].values) for n, v in VALUES.items()}
     optional: list[Answers] = [{}, *({k: v} for k, v in OPTIONAL.items()), OPTIONAL]
+    optional.append({"gpus_per_node": 0})
     for *combination, more in itertools.product(*values.values(), optional):
         given = {**dict(zip(values, combination, strict=True)), **more}
         states = list(questionnaire.evaluate(given))

@@ -55,6 +55,28 @@ def untracked(lab: Lab, project: Path) -> None:
     (project / "notes.txt").write_text("mine\n")
 
 
+def untracked_and_hidden(lab: Lab, project: Path) -> None:
+    lab.git("config", "status.showUntrackedFiles", "no", cwd=project)
+    untracked(lab, project)
+
+
+def changed_unseen(mark: str) -> Callable[[Lab, Path], None]:
+    def spoil(lab: Lab, project: Path) -> None:
+        changed(lab, project)
+        lab.git("update-index", mark, "train.py", cwd=project)
+
+    return spoil
+
+
+def in_a_merge(lab: Lab, project: Path) -> None:
+    """As after a merge whose conflicts are solved, but which is not committed."""
+    lab.git("checkout", "--quiet", "-b", "other", cwd=project)
+    (project / "notes.txt").write_text("mine\n")
+    lab.commit(project)
+    lab.git("checkout", "--quiet", "-", cwd=project)
+    lab.git("merge", "--quiet", "--no-ff", "--no-commit", "other", cwd=project)
+
+
 def committed(*edit: str) -> Callable[[Lab, Path], None]:
     def spoil(lab: Lab, project: Path) -> None:
         rewrite(project / ANSWERS, *edit)
@@ -86,6 +108,10 @@ SPOILT = {
     "ignored by an outer repository": (ignored_project, "is not committed to git"),
     "changed file": (changed, "changes that are not committed"),
     "untracked file": (untracked, "changes that are not committed"),
+    "untracked file that git does not show": (untracked_and_hidden, "that are not committed"),
+    "in the middle of a merge": (in_a_merge, "is in the middle of a merge"),
+    "skip-worktree": (changed_unseen("--skip-worktree"), "git does not look for changes"),
+    "assume-unchanged": (changed_unseen("--assume-unchanged"), "git does not look for changes"),
     "no answers": (no_answers, "is not in a project of ddpgen"),
     "answer changed by hand": (committed("amp: bf16", "amp: fp16"), "was edited by hand"),
     "answer of no choice": (committed("amp: bf16", "amp: fp8"), "amp=fp8: is not a choice"),
@@ -186,9 +212,11 @@ def test_conflict_is_marked_listed_and_can_be_undone(lab: Lab, project: Path) ->
     assert "mine 7\n" in text
     assert f"UU {path.name}" in lab.git("status", "--porcelain", cwd=project)
     assert lab.run("git", "commit", "-m", "no", cwd=project).returncode == 128
+    (project / "notes.txt").write_text("mine\n")
+    assert lab.ddpgen("update", cwd=project).stderr.count("in the middle of a merge") == 1
     undo = done.stderr.partition("To undo: ")[2].strip()
     subprocess.run(undo, shell=True, check=True, capture_output=True)
-    assert lab.git("status", "--porcelain", cwd=project) == ""
+    assert lab.git("status", "--porcelain", cwd=project) == "?? notes.txt"
 
 
 def test_edits_of_a_renamed_file_follow_it(lab: Lab, project: Path) -> None:

@@ -1,3 +1,9 @@
+# {% if checkpoint %}
+# The time is nearly over: srun hands the signal to the tasks on all nodes.
+told=0 srun_pid=""
+trap 'told=1; kill -USR1 "$srun_pid" 2>/dev/null || true' USR1
+
+# {% endif %}
 if [[ ! -f train.py ]]; then
     echo "train.py is not in $PWD: submit from the project's folder, sbatch {{ launch_folder }}/..." >&2
     exit 2
@@ -13,7 +19,7 @@ set -u
 read -ra program <<<"${PROGRAM:-train.py}"
 # The allocation is what was granted, whatever the lines above say.
 export NNODES=$SLURM_JOB_NUM_NODES
-export NPROC={{ "$SLURM_GPUS_ON_NODE" if gpu_request == "gres" else "${SLURM_GPUS_PER_NODE##*:}" }}
+export NPROC={{ processes_per_node if not gpus_per_node else "$SLURM_GPUS_ON_NODE" if gpu_request == "gres" else "${SLURM_GPUS_PER_NODE##*:}" }}
 read -r HEAD < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 export HEAD
 # Two jobs on one node must not share a port; below 32768, where the kernel takes its own.

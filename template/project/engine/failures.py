@@ -59,7 +59,6 @@ def explain(error: BaseException, seconds: float = 5.0) -> str:
 def place(error: BaseException) -> str:
     """The innermost line of this project, not of an environment inside it, that raised an error."""
     frames = traceback.extract_tb(error.__traceback__)
-    here, packages = f"{Path(__file__).parents[1]}{os.sep}", f"{os.sep}site-packages{os.sep}"
-    own = [f for f in frames if f.filename.startswith(here) and packages not in f.filename]
-    own = own or frames
+    here, site = f"{Path(__file__).parents[1]}{os.sep}", f"{os.sep}site-packages{os.sep}"
+    own = [f for f in frames if f.filename.startswith(here) and site not in f.filename] or frames
     return f"{own[-1].name}, {Path(own[-1].filename).name}:{own[-1].lineno}: {own[-1].line}"
