@@ -52,6 +52,7 @@ def test_seconds_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 '''
 CHOICE = '    "my own model and data'
 ETHERNET = '    "Ethernet (TCP)": ethernet\n'
+SIZE = '    "rings": ["model.width=512", "train.global_batch_size=64"],\n'
 EDITS = {
     "template/copier.yml": [
         (CHOICE, f'    "points of three rings": rings\n{CHOICE}'),
@@ -62,6 +63,14 @@ EDITS = {
     "template/project/engine/report.py.jinja": [
         ('        self.say(f"metrics and curves', SEAM),
         ("        self.last = ", BEGIN),
+    ],
+    # What tests know of each family: step 4 of the page.
+    "tests/product/test_memory.py": [
+        (
+            "SIZES = {\n",
+            'SIZES = {\n    "rings": ["model.width=512", "train.global_batch_size=64"],\n',
+        ),
+        ('MICRO = {"mlp"', 'MICRO = {"rings": 8, "mlp"'),
     ],
 }
 PIGEONS = "# Pigeons carry what TCP carries.\nNCCL_NET=Socket\n"
