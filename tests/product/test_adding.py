@@ -68,7 +68,7 @@ EDITS = {
     "tests/product/test_memory.py": [
         (
             "SIZES = {\n",
-            'SIZES = {\n    "rings": ["model.width=512", "train.global_batch_size=64"],\n',
+            f"SIZES = {{\n{SIZE}",
         ),
         ('MICRO = {"mlp"', 'MICRO = {"rings": 8, "mlp"'),
     ],
