@@ -131,7 +131,7 @@ def _number_classes(cfg: config.Data, labels: list[Any]) -> Tensor:
     if fractions or (len(distinct) > len(labels) / 2 and not isinstance(labels[0], str)):
         raise config.ConfigError(
             f"data.target = {cfg.target!r} has {len(distinct)} different numbers in {len(labels)} "
-            "rows, which are no classes: `ddpgen set model=table` predicts quantities"
+            "rows, which are no classes: a project with model=table predicts quantities"
         )
     classes = {label: number for number, label in enumerate(sorted(distinct))}
     return torch.tensor([classes[label] for label in labels])
@@ -144,6 +144,6 @@ def _numbers(path: Path, name: str, values: list[Any]) -> list[float]:
             cell = "is empty" if value is None else f"is {value!r}"
             raise config.ConfigError(
                 f"{path}: column {name!r} {cell} in row {row}, but features are numbers here: "
-                "`ddpgen set model=table` takes texts and gaps"
+                "a project with model=table takes texts and gaps"
             )
     return values
