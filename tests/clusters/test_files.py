@@ -113,6 +113,17 @@ def test_debugging_variables_stay_out_of_production(files: list[Path]) -> None:
     assert all("NCCL_DEBUG=WARN" in text for text in production)
 
 
+# Those that name no plug-in: one machine, and images that hold the vendor's own settings.
+WITHOUT_NET = {"nvlink", "azure", "oci", "tcpx"}
+
+
+def test_missing_fast_network_stops_a_job() -> None:
+    """NCCL would fall back to TCP, and crawl, without a word."""
+    for path in (variants.TEMPLATE / "parts" / "network").glob("*.env"):
+        found = re.search("^NCCL_NET=", path.read_text(), re.MULTILINE)
+        assert bool(found) != (path.stem in WITHOUT_NET), path
+
+
 TEXTS = [
     name
     for name in sorted(variants.read_by_launch_files())

@@ -82,6 +82,25 @@ def test_core_types_are_valid(folder: Path) -> None:
         kubernetes_validate.validate(pod, "1.31", strict=True)
 
 
+@pytest.mark.parametrize(
+    ("network", "resource"),
+    [("efa", "vpc.amazonaws.com/efa"), ("infiniband", "rdma/rdma_shared_device_a")],
+)
+def test_pods_reach_the_cards_of_a_fast_network(
+    network: str, resource: str, project: Callable[..., Path]
+) -> None:
+    import kubernetes_validate
+
+    folder = project(clusters=["kubernetes"], nodes=2, gpus_per_node=8, network=network)
+    for spec in pod_specs(folder):
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, "spec": spec}
+        kubernetes_validate.validate(pod, "1.31", strict=True)
+        container = spec["containers"][0]
+        assert resource in container["resources"]["limits"]
+        assert container["securityContext"]["capabilities"]["add"] == ["IPC_LOCK"]
+    assert "libibverbs1" in (folder / "launch" / "Dockerfile").read_text()
+
+
 def test_names_lead_somewhere(folder: Path) -> None:
     found = documents(folder)
     assert (

@@ -26,6 +26,12 @@ BASES: dict[str, Answers] = {
     "local": {"model": "custom", "amp": "off", "batch_norm": "local"},
     "dynamic": {"model": "mlp", "amp": "off", "dynamic_graph": True},
     "table": {"model": "table", "amp": "off"},
+    "slurm": {
+        "model": "mlp",
+        "amp": "off",
+        "clusters": ["slurm"],
+        "gpus_per_node": 8,
+    },
 }
 
 
@@ -460,5 +466,34 @@ MUTATIONS = [
         "    folder = Path(cfg.folder) / (cfg.name or str(time.time_ns()))\n"
         "    folder.mkdir(parents=True, exist_ok=True)\n"
         "    return folder\n"),
+    # --- launch ---
+    Mutation("L1", "the number of processes is fixed", "slurm", "launch/node.sh",
+        '--nproc-per-node="$NPROC"', "--nproc-per-node=8"),
+    Mutation("L1", "srun is not told of the cores", "slurm", "launch/slurm.sbatch",
+        "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK\n", ""),
+    Mutation("L1", "the world is not stated", "slurm", "launch/node.sh",
+        ' ddp.expected_world_size="$((NNODES * NPROC))"', "",
+        check="which values a program wants to be told is its own affair"),
+    Mutation("L2", "the node's number is taken on the first node", "slurm", "launch/slurm.sbatch",
+        "export HEAD\n", "export HEAD NODE_RANK=$SLURM_NODEID\n"),
+    Mutation("L3", "no signal is asked for", "slurm", "launch/slurm.sbatch",
+        "#SBATCH --signal=B:USR1@300\n", ""),
+    Mutation("L3", "no requeue is asked for", "slurm", "launch/slurm_direct.sbatch",
+        "#SBATCH --requeue\n", ""),
+    Mutation("L3", "the ranks are not told", "slurm", "launch/node.sh",
+        "trap pass_on USR1\n", "",
+        check="which signals a scheduler sends is not in this file"),
+    Mutation("L3", "the signal of the scheduler is not handled", "slurm", "engine/checkpoint.py",
+        "(signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)", "(signal.SIGTERM, signal.SIGINT)",
+        check="which signals a scheduler sends is not in the source"),
+    Mutation("L3", "the file for a requeue has another name", "slurm", "engine/checkpoint.py",
+        'REQUEUE_FILE = "REQUEUE_FILE"', 'REQUEUE_FILE = "RESTART_FILE"',
+        check="which file a launch file waits for is its own affair"),
+    Mutation("L4", "a task that fails leaves the others", "slurm", "launch/slurm.sbatch",
+        "    srun --kill-on-bad-exit=1 --wait=60\n", "    srun\n",
+        check="the file asks for one node, which has no others"),
+    Mutation("L4", "a lost node is not looked for", "slurm", "launch/slurm.sbatch",
+        " && silent=$(silent_nodes)", "",
+        check="that a job should come back is not in the source"),
 ]
 # fmt: on

@@ -70,6 +70,32 @@ def nodes_twice(script: Script) -> Iterator[Hit]:
 
 @rule(
     "L1",
+    "the number of nodes comes from the job, but that of processes is fixed",
+    "take both from the scheduler's variables",
+    severity=WARNING,
+    reads="script",
+)
+def processes_fixed(script: Script) -> Iterator[Hit]:
+    if not _is_batch(script):  # which may state it above
+        yield from script.running(r"--nnodes[= ]+\"?\$", r"--nproc[-_]per[-_]node[= ]+\"?\d")
+
+
+@rule(
+    "L1",
+    "since SLURM 22.05 srun does not take --cpus-per-task over from sbatch: each task has one core",
+    "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK",
+    severity=WARNING,
+    reads="script",
+)
+def cores_lost(script: Script) -> Iterator[Hit]:
+    cores = script.option("--cpus-per-task", "-c")
+    told = re.search(r"SRUN_CPUS_PER_TASK|--cpus-per-task|srun[^\n]*\s-c\s*\S", script.code)
+    if cores not in (None, "1") and not told:
+        yield from [*script.running(r"\bsrun\b", _STARTS)][:1]
+
+
+@rule(
+    "L1",
     "in single quotes the variable is not replaced: every job gets the same literal text",
     "use double quotes",
     reads="script",
@@ -121,6 +147,22 @@ def node_rank_too_early(script: Script) -> Iterator[Hit]:
 
 
 @rule(
+    "L2",
+    "the batch script sets this once, for all tasks: each of them gets the first one's number",
+    "set it on the nodes, in a script that srun starts",
+    reads="script",
+)
+def number_too_early(script: Script) -> Iterator[Hit]:
+    if not _is_batch(script) or "srun" not in script.code:
+        return
+    for line, name, value in script.settings:
+        number = re.fullmatch(r"\$\{?SLURM_(NODEID|PROCID|LOCALID)\}?", value)
+        # In quotes it is a task's shell that sets it.
+        if number and not re.search(rf"['\"][^'\"]*\b{name}=", script.lines[line - 1]):
+            yield line, name
+
+
+@rule(
     "L3",
     "the signal goes to the batch shell alone (B:), and nothing here takes it",
     "run srun in the background, wait for it, and trap the signal to pass it on",
@@ -132,6 +174,31 @@ def signal_lost(script: Script) -> Iterator[Hit]:
             traps = re.search(r"^\s*trap\s", script.code, re.MULTILINE)
             if not traps or not re.search(r"\bwait\b", script.code):
                 yield line
+
+
+@rule(
+    "L3",
+    "nothing asks SLURM to send this signal before the time limit: the job is killed unsaved",
+    "#SBATCH --signal=B:USR1@300",
+    reads="script",
+)
+def signal_not_asked_for(script: Script) -> Iterator[Hit]:
+    asked = any("--signal" in text for _, text in script.directives)
+    if _is_batch(script) and not asked and "scontrol requeue" in script.code:
+        yield from script.running(r"^\s*trap\s.*\b(SIG)?USR[12]\b")
+
+
+@rule(
+    "L3",
+    "SLURM refuses to requeue a job that did not ask for it, on clusters with JobRequeue=0",
+    "#SBATCH --requeue",
+    severity=WARNING,
+    reads="script",
+)
+def requeue_not_asked_for(script: Script) -> Iterator[Hit]:
+    asked = any(re.search(r"\s--requeue\b", text) for _, text in script.directives)
+    if _is_batch(script) and not asked:
+        yield from script.running(r"\bscontrol\s+requeue\b")
 
 
 @rule(

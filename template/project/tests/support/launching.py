@@ -1,0 +1,161 @@
+"""Runs launch files on pretended nodes: stand-ins for the commands that they call note it."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from support import common
+
+# What a scheduler grants, whatever the files ask for.
+HOSTS = ["node7", "node8", "node9"]
+PER_NODE = 2
+
+NOTE = """\
+#!/usr/bin/env bash
+note={folder}/$EPOCHREALTIME.$$
+{{ printf '%s\\0' "$#" "$@"; env -0; }} >"$note"
+mv "$note" "$note.{name}"
+"""
+# A rank that trains, and told to stop leaves the file that asks for a requeue. In Python, since a
+# shell cannot handle a signal that was ignored when it started.
+RANK = """
+exec {python} -ISc '
+import os, signal, subprocess, sys
+
+def stop(number, frame):
+    subprocess.run(["told"])
+    with open(os.environ.get("{file}", os.devnull), "w") as file:
+        file.write("stopped")
+    sys.exit(75)
+
+for name in "{signals}".split():
+    signal.signal(signal.Signals[name], stop)
+subprocess.run(["ready"])
+while True:
+    signal.pause()
+'
+"""
+# As torchrun: ends its workers on TERM, dies of signals that it does not know.
+TORCHRUN_AT_WORK = """
+trap 'kill -TERM $(jobs -p)' TERM
+rank & rank &
+while [[ $(jobs -p -r) ]]; do wait; done
+exit 1
+"""
+# Starts a rank that goes on, and has nothing to do where the data are only prepared.
+PYTHON_AT_WORK = '[[ " $* " == *" --prepare-only "* ]] || exec rank\n'
+# Runs the command on this machine in place of the container.
+CONTAINER = """
+while [[ $1 != bash && $1 != python ]]; do shift; done
+exec "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Call:
+    """How a command was called."""
+
+    arguments: list[str]
+    variables: dict[str, str]
+
+    def option(self, name: str) -> str:
+        """The value of `name=value` among the arguments; where it is given twice, the last."""
+        return [a.partition("=")[2] for a in self.arguments if a.partition("=")[0] == name][-1]
+
+
+class Stage:
+    """A folder with the launch files, and with stand-ins that come before all other commands."""
+
+    def __init__(self, folder: Path, stand_ins: dict[str, str], variables: dict[str, str]) -> None:
+        self.folder, self.log = folder, folder / "log"
+        self.notes, self.bin = folder / "notes", folder / "bin"
+        self.started: list[subprocess.Popen[bytes]] = []
+        self.notes.mkdir()
+        self.bin.mkdir()
+        shutil.copytree(common.PROJECT / "launch", folder / "launch")
+        (folder / "train.py").touch()
+        self.edit("launch/env.sh", "builtin source .*", "true")  # what an image brings
+        path = f"{self.bin}:{os.environ['PATH']}"
+        self.variables = {"PATH": path, "HOME": str(folder), **variables}
+        everywhere = dict.fromkeys(("torchrun", "python", "ready", "told"), "")
+        everywhere |= {"apptainer": CONTAINER, "docker": CONTAINER}
+        for name, script in {**everywhere, **stand_ins}.items():
+            self.stand_in(name, script)
+
+    def stand_in(self, name: str, script: str) -> None:
+        """Have a command note its call, and do what a script says."""
+        path = self.bin / name
+        path.write_text(NOTE.format(folder=self.notes, name=name) + script)
+        path.chmod(0o755)
+
+    def edit(self, script: str, pattern: str, text: str) -> None:
+        """Put another text in place of a pattern, which may be missing, in a launch file."""
+        path = self.folder / script
+        path.write_text(re.sub(pattern, text, path.read_text(), flags=re.MULTILINE))
+
+    def start(self, script: str, *arguments: str, **variables: str) -> subprocess.Popen[bytes]:
+        """Run a launch file as a user or a scheduler would."""
+        with self.log.open("ab") as log:
+            process = subprocess.Popen(
+                ["bash", script, *arguments],
+                cwd=self.folder,
+                env={**self.variables, **variables},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.started.append(process)
+        return process
+
+    def end(self) -> None:
+        """End what still runs of all that was started."""
+        for process in self.started:
+            with contextlib.suppress(ProcessLookupError):  # all of it has ended
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def run(self, script: str, *arguments: str, **variables: str) -> int:
+        """Run a launch file to its end; returns its exit code."""
+        return self.start(script, *arguments, **variables).wait(60)
+
+    def calls(self, name: str) -> list[Call]:
+        """The calls of a command, the first one first."""
+        found = []
+        for note in self._notes(name):
+            count, *words = note.read_text().split("\0")
+            pairs = [word.partition("=") for word in words[int(count) : -1]]
+            variables = {variable: value for variable, _, value in pairs}
+            found.append(Call(words[: int(count)], variables))
+        return found
+
+    def _notes(self, name: str) -> list[Path]:
+        return sorted(self.notes.glob(f"*.{name}"))
+
+    def last_before(self, one: str, other: str) -> bool:
+        """Whether all calls of one command came before all of another."""
+        return self._notes(one)[-1].name < self._notes(other)[0].name
+
+    def wait_for(self, name: str, number: int) -> None:
+        """Until a command was called that often."""
+        end = time.monotonic() + 30
+        while len(self.calls(name)) < number:
+            assert time.monotonic() < end, f"{name} was not called:\n{self.said()}"
+            time.sleep(0.02)
+
+    def said(self) -> str:
+        """All that was printed."""
+        return self.log.read_text()
+
+
+def directives(script: str, mark: str) -> dict[str, str]:
+    """What a launch file asks its scheduler for: option -> value."""
+    lines = (common.PROJECT / script).read_text().splitlines()
+    words = [line.removeprefix(f"#{mark} ") for line in lines if line.startswith(f"#{mark} ")]
+    return {word.partition("=")[0]: word.partition("=")[2] for word in words}

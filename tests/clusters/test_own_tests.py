@@ -1,0 +1,56 @@
+"""The tests of launch files that a project has: clean, and green in each kind of project.
+
+Other tests of projects are in tests/product, where all projects run on one machine.
+"""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ddpgen.asking.question import Answers
+
+FILES = ["tests/engine/test_launch.py", "tests/support/launching.py"]
+PROJECTS: dict[str, Answers] = {
+    "slurm": {"clusters": ["slurm", "local"], "gpus_per_node": 4},
+    "others": {
+        "clusters": ["ssh", "pbs", "lsf", "kubernetes", "skypilot"],
+        "container": "docker",
+        "gpus_per_node": 0,
+        "processes_per_node": 3,
+    },
+    "containers": {
+        "clusters": ["slurm", "ssh", "pbs", "lsf"],
+        "container": "apptainer",
+        "network": "gib",
+        "gpu_request": "gres",
+        "modules": "a/1",
+        "checkpoint": False,
+    },
+    "pyxis": {"clusters": ["slurm"], "container": "pyxis", "network": "fastrak"},
+}
+
+
+@pytest.mark.parametrize("name", PROJECTS)
+def test_project_tests_its_launch_files(name: str, project: Callable[..., Path]) -> None:
+    folder = project(nodes=2, **PROJECTS[name])
+    for command in (
+        ["ruff", "check", "--quiet", *FILES],
+        ["ruff", "format", "--check", "--quiet", *FILES],
+        ["pytest", "-q", "-p", "no:cacheprovider", FILES[0]],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", *command],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-4000:]
+
+
+def test_project_on_one_machine_has_none(project: Callable[..., Path]) -> None:
+    folder = project(clusters=["local"])
+    assert not [file for file in FILES if (folder / file).exists()]
