@@ -1,9 +1,12 @@
 """docs/mutants.md: which mistakes were seen, written by the run that put them in."""
 
+import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mutants.systematic import EQUIVALENT, KILLED, RESULTS, SURVIVED
 from mutants.table import MUTATIONS, Mutation
 
 VERDICT = "verdict"  # the property of a test that says what became of its mistake
@@ -21,7 +24,8 @@ def write(reporter: Any, page: Path) -> None:
     said = [value for r in reports for value in getattr(r, "user_properties", [])]
     verdicts = {tuple(value[:2]): value[2] for name, value in said if name == VERDICT}
     rows = [verdicts.get((m.pitfall, m.mistake), NOT_RUN) for m in MUTATIONS]
-    page.write_text(text(MUTATIONS, rows), encoding="utf-8")
+    found = json.loads(RESULTS.read_text(encoding="utf-8"))
+    page.write_text(text(MUTATIONS, rows) + section(found), encoding="utf-8")
 
 
 def text(mutations: Sequence[Mutation], verdicts: Sequence[str]) -> str:
@@ -50,3 +54,66 @@ why the source does not show it; a test compares.
 def _checked(mutation: Mutation) -> str:
     """Whether the source alone shows a mistake: as which row, or why not."""
     return mutation.check.replace("|", "\\|") or "reported"
+
+
+def section(results: dict[str, Any]) -> str:
+    """What is said of the changes that were made by syntax."""
+    files = [
+        (project, path, counts)
+        for project, found in results.items()
+        for path, counts in found["files"].items()
+        if any(counts[word] for word in (KILLED, SURVIVED, EQUIVALENT))
+    ]
+    killed, survived, equivalent = (
+        sum(counts[word] for *_, counts in files) for word in (KILLED, SURVIVED, EQUIVALENT)
+    )
+    tried = killed + survived
+    rows = "".join(
+        f"| {project} | `{path}` | {c[KILLED]} | {c[SURVIVED]} | {c[EQUIVALENT]} |\n"
+        for project, path, c in files
+    )
+    survivors = "".join(
+        f"- `{path}`, `{function or 'the module'}`: {_change(before, after)}\n"
+        for _, path, counts in files
+        for function, before, after in counts["survivors"]
+    )
+    made = " and ".join(f"{found['made']:,} ({name})" for name, found in results.items())
+    seeds = " and ".join(str(found["seed"]) for found in results.values())
+    return f"""
+## Changes made by syntax
+
+A table of one's own examples cannot show what others will do. So changes are also made by syntax,
+over every statement and expression of the machinery: names of one type exchanged (`rank`,
+`local_rank`, `world_size`), calls, statements, keywords, decorators, context managers and clean-ups
+left out, conditions negated, numbers off by one, arguments swapped. That makes {made} mutants. A
+sample of each, drawn by the seeds {seeds}, was put in, one at a time, and the tests that run the
+changed lines were run until the first that failed.
+
+**{killed} of {tried} are seen, {_share(killed, tried):.0%}**; with a probability of 95 % at least
+{_bound(killed, tried):.0%} of all are. {equivalent} more change nothing that could be seen, each
+with its reason in `tests/mutants/equivalent.toml`. *plain* is the default project, *rich* a GPT
+with accumulation, bf16, recomputation, ZeRO-1 and a tracker.
+
+| project | file | killed | survived | equivalent |
+|---|---|---|---|---|
+{rows}
+What survived, and no test notices:
+
+{survivors or "nothing."}"""
+
+
+def _change(before: str, after: str) -> str:
+    """A change in words."""
+    old, new = (text if len(text) < 80 else f"{text[:77]}..." for text in (before, after))
+    return f"`{old}` becomes `{new}`" if after else f"`{old}` is left out"
+
+
+def _share(part: int, whole: int) -> float:
+    return part / max(1, whole)
+
+
+def _bound(part: int, whole: int) -> float:
+    """Wilson's lower bound of a share, one-sided at 95 %."""
+    z, n, p = 1.645, max(1, whole), _share(part, whole)
+    middle, width = p + z**2 / (2 * n), math.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
+    return (middle - z * width) / (1 + z**2 / n)

@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+import types
 from collections.abc import Mapping, Sequence
 from multiprocessing import util
 from pathlib import Path
@@ -69,6 +70,8 @@ def _run(
     inherited = [entry for entry in sys.path if not f"{entry}/".startswith(f"{TESTS}/")]
     sys.path[:] = [str(project), *path, *inherited]
     sys.dont_write_bytecode = True
+    # What the tests spawn looks for the program that its parent was started as.
+    sys.modules["__main__"] = types.ModuleType("__main__")
     _prepare_server()
     import pytest
 

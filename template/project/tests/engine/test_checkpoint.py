@@ -1,12 +1,16 @@
 """What is wrong with a file is said, and the last good one stays."""
 
+import os
+import signal
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 import torch
 
 import config
 from engine import checkpoint
+from support import common, processes
 
 
 def save(run: Path, step: int) -> Path:
@@ -29,7 +33,7 @@ def test_rotation_keeps_what_was_just_written(tmp_path: Path) -> None:
 
 
 REASONS = {
-    '{"format": 99}': "a newer program wrote it, in format 99",
+    '{"format": 2}': "a newer program wrote it, in format 2",
     "[]": "its manifest is damaged, or another program's",
     '{"format": 1': "its manifest is damaged, or another program's",
     '{"format": 1, "sha256": "0"}': "its content is not what was written",
@@ -43,6 +47,41 @@ def test_reason_is_said(manifest: str, tmp_path: Path, capsys: pytest.CaptureFix
     bad.with_suffix(".json").write_text(manifest)
     assert checkpoint.newest_good(tmp_path) == str(good)
     assert capsys.readouterr().out == f"passed over {bad}: {REASONS[manifest]}\n"
+
+
+def heard() -> list[str]:
+    """The signals that ask for a stop."""
+    stop, names = checkpoint.StopRequest(0.0), []
+    for name in ("SIGTERM", "SIGUSR1", "SIGUSR2"):
+        signal.raise_signal(signal.Signals[name])
+        names += [name] * stop()
+        stop.received = False
+    return names
+
+
+def test_schedulers_may_send_any_signal() -> None:
+    """Launch files and schedulers send one of these before they end a job."""
+    assert processes.run(1, heard) == [["SIGTERM", "SIGUSR1", "SIGUSR2"]]
+
+
+def die_while_saving(run: Path) -> None:
+    """End as by SIGKILL when half of a file is written."""
+
+    def write_half(_: object, file: BinaryIO) -> None:
+        file.write(b"half")
+        file.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    common.replace(torch, "save", write_half)
+    save(run, 2)
+
+
+def test_kill_while_saving(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What was half written counts as nothing, and the file before is good."""
+    good = save(tmp_path, 1)
+    assert processes.World(1, die_while_saving, tmp_path).end() == [-signal.SIGKILL]
+    assert checkpoint.newest_good(tmp_path) == str(good)
+    assert capsys.readouterr().out == ""
 
 
 def test_full_disk_is_named(tmp_path: Path) -> None:

@@ -23,18 +23,16 @@ CONTEXT = multiprocessing.get_context("forkserver")
 # The first optimizer step would import torch._dynamo, in every rank again.
 PRELOADED = ["support.common", "torch._dynamo"]
 CONTEXT.set_forkserver_preload(PRELOADED)
+KILLED = "a rank was killed, or waits for the others and does not end"
 
 
 class World:
     """Ranks that run a function, each in a process of its own."""
 
-    def __init__(
-        self, size: int, function: Callable[..., Any], *arguments: Any, per_node: int = 0
-    ) -> None:
-        """Start the ranks, as if on nodes with `per_node` ranks each; 0: on two nodes or more.
+    def __init__(self, size: int, function: Any, *arguments: Any, per_node: int = 0) -> None:
+        """Start the ranks, as if on nodes with `per_node` ranks each. All must be picklable.
 
-        Rank and local rank differ then. Where there are GPUs, 0 means one node, since NCCL refuses
-        to share a GPU. Function and arguments must be picklable.
+        0: two nodes or more, so that rank and local rank differ; but one node where there are GPUs.
         """
         if not per_node:
             per_node = size if torch.cuda.is_available() else max(1, size // 2)
@@ -79,32 +77,25 @@ class World:
     def answer(self, rank: int) -> dict[str, Any]:
         """What a rank left: its "value", or its "error"."""
         path = self.results / str(rank)
-        answer: dict[str, Any] = {"error": "it was killed"}
+        answer: dict[str, Any] = {"error": KILLED}
         return pickle.loads(path.read_bytes()) if path.exists() else answer
 
 
-def run(
-    size: int, function: Callable[..., Any], *arguments: Any, per_node: int = 0, seconds: int = 120
-) -> list[Any]:
-    """Call a function on each rank of a world; returns what each returned.
-
-    Fails with the traceback of the first rank that failed, and when the time is over.
-    """
-    world = World(size, function, *arguments, per_node=per_node)
+def run(size: int, function: Callable[..., Any], *arguments: Any, seconds: int = 120) -> list[Any]:
+    """What a function returns on each rank; fails with the traceback of the first that failed."""
+    world = World(size, function, *arguments)
     try:
-        codes = world.end(seconds, first_failure=True)
+        world.end(seconds, first_failure=True)
     finally:
         world.kill()
     answers = [world.answer(rank) for rank in range(size)]
     errors = [str(answer["error"]) for answer in answers if "error" in answer]
-    errors.sort(key=lambda error: error == "it was killed")
-    assert not errors, f"exit codes {codes}\n{errors[0]}"
+    errors.sort(key=lambda error: error == KILLED)
+    assert not errors, f"{errors[0].splitlines()[-1]}\n{errors[0]}"
     return [answer["value"] for answer in answers]
 
 
-def _rank(
-    variables: dict[str, str], result: Path, function: Callable[..., Any], arguments: Any
-) -> None:
+def _rank(variables: dict[str, str], result: Path, function: Any, arguments: Any) -> None:
     os.environ.update(variables)
     multiprocessing.set_start_method(None, force=True)  # workers start as in a program of its own
     status = 0
