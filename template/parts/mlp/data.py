@@ -74,7 +74,7 @@ def open_splits(cfg: config.Data) -> Splits:
     deviation, mean = torch.std_mean(table["inputs"][train], 0)
     # A column that is constant there stays unscaled: dividing by almost nothing would blow up the
     # validation rows in which it is not.
-    inputs = (table["inputs"] - mean) / deviation.where(deviation > 1e-6, 1.0)
+    inputs = (table["inputs"] - mean) / deviation.where(deviation > 1e-6 * mean.abs(), 1.0)
     return Splits(
         Table(inputs[train], table["targets"][train]),
         Table(inputs[val], table["targets"][val]),
