@@ -4,8 +4,8 @@ told=0 srun_pid=""
 trap 'told=1; kill -USR1 "$srun_pid" 2>/dev/null || true' USR1
 
 # {% endif %}
-if [[ ! -f train.py ]]; then
-    echo "train.py is not in $PWD: submit from the project's folder, sbatch {{ launch_folder }}/..." >&2
+if [[ ! -f train.py || ! ${SLURM_JOB_ID:-} ]]; then
+    echo "train.py is not in $PWD, or this is no job: submit from the project's folder, sbatch {{ launch_folder }}/..." >&2
     exit 2
 fi
 
@@ -14,6 +14,13 @@ fi
 set +u
 module load {{ modules }}
 set -u
+
+# {% endif %}
+# {% if container not in ("apptainer", "pyxis") %}
+if ! command -v torchrun >/dev/null; then
+    echo "there is no torchrun on the PATH: activate the environment that has torch, then submit" >&2
+    exit 2
+fi
 
 # {% endif %}
 read -ra program <<<"${PROGRAM:-train.py}"

@@ -1,7 +1,8 @@
 first=$!
 # {{ grace_seconds }} s before the time limit the first node is told to save and end; its ranks tell the others.
 {
-    sleep {{ time_limit_seconds - grace_seconds }}
+    left=$(({{ time_limit_seconds - grace_seconds }} - SECONDS)) # the data took their time, too
+    sleep "$((left > 0 ? left : 0))"
     kill -USR1 "$first"
 } &
 trap 'kill -USR1 "$first"' USR1 TERM

@@ -13,9 +13,8 @@ from torch.distributed.elastic.utils.distributed import create_c10d_store
 
 def prepare() -> None:
     """Have failures leave traces. Must run before the process group exists."""
-    # NCCL's watchdog aborts a process whose collective has timed out. The stacks are printed then,
-    faulthandler.enable()
-    # and NCCL writes its last collectives, a file per rank, which torchfrtrace compares.
+    faulthandler.enable()  # stacks, where NCCL's watchdog aborts a process after a timeout
+    # NCCL then writes its last collectives, a file per rank, which torchfrtrace compares.
     os.environ.setdefault("TORCH_FR_BUFFER_SIZE", "2000")
     os.environ.setdefault("TORCH_FR_DUMP_TEMP_FILE", str(Path("flight_recorder_rank_").absolute()))
 
