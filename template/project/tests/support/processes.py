@@ -89,8 +89,7 @@ def run(size: int, function: Callable[..., Any], *arguments: Any, seconds: int =
     finally:
         world.kill()
     answers = [world.answer(rank) for rank in range(size)]
-    errors = [str(answer["error"]) for answer in answers if "error" in answer]
-    errors.sort(key=lambda error: error == KILLED)
+    errors = sorted((str(a["error"]) for a in answers if "error" in a), key=lambda e: e == KILLED)
     assert not errors, f"{errors[0].splitlines()[-1]}\n{errors[0]}"
     return [answer["value"] for answer in answers]
 
