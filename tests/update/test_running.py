@@ -24,7 +24,9 @@ PROJECTS: dict[str, Answers] = {
         "optimizer_sharding": "zero1",
         "clusters": ["local", "slurm"],
     },
+    "gpt": {"model": "gpt"},
 }
+SMALL = {"gpt": ["data.windows_per_epoch=48", "model.width=32", "model.layers=2"]}
 ARGUMENTS = (
     "train.max_steps=12",
     "optim.warmup_steps=2",  # at most a fifth of the run, which is a newer rule
@@ -46,14 +48,15 @@ def test_run_goes_on_after_an_update(lab: Lab, tmp_path: Path, tag: str, project
     """From its checkpoint, and anew from its saved config."""
     old = lab.project(tmp_path / "old", tag, PROJECTS[project])
     lab.commit(old)
-    train(lab, old, "run.name=run", *ARGUMENTS)
+    arguments = [*ARGUMENTS, *SMALL.get(project, [])]
+    train(lab, old, "run.name=run", *arguments)
     run = old / "runs/run"
     expected = tensors(run / f"checkpoints/{LAST}.pt")
     for path in run.glob(f"checkpoints/{LAST}*"):
         path.unlink()
     shutil.copy(run / "config.toml", tmp_path / "saved.toml")
     assert update.update(old, None, [], dry_run=False) == 0
-    train(lab, old, "run.name=run", *ARGUMENTS)
+    train(lab, old, "run.name=run", *arguments)
     assert differences(tensors(run / f"checkpoints/{LAST}.pt"), expected) == []
     train(lab, old, "--config", str(tmp_path / "saved.toml"), "run.name=anew")
     assert differences(tensors(old / f"runs/anew/checkpoints/{LAST}.pt"), expected) == []
