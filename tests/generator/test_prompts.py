@@ -93,11 +93,11 @@ def test_answers_come_back_when_one_returns(tmp_path: Path) -> None:
         terminal.type("6", ENTER)
         terminal.expect("Programs about a run", READY)
         terminal.type(ESCAPE)
-        terminal.expect("Number of GPUs (processes) per node 16", READY)
+        terminal.expect("(0 for a cluster without GPUs) 16", READY)
         terminal.type(ESCAPE)
         terminal.expect("Number of nodes", READY)
         terminal.type(ENTER)
-        terminal.expect("Number of GPUs (processes) per node 16", READY)
+        terminal.expect("(0 for a cluster without GPUs) 16", READY)
 
 
 def test_global_batch_follows_the_typing(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_detected_values_are_proposed(tmp_path: Path) -> None:
         (programs / name).write_text(f"#!/bin/sh\n{body}\n")
         (programs / name).chmod(0o755)
     with Terminal("new", "p", cwd=tmp_path, path=str(programs)) as terminal:
-        accept_until(terminal, "Number of GPUs (processes) per node 2")
+        accept_until(terminal, "(0 for a cluster without GPUs) 2")
         accept_until(terminal, "Partition or queue (empty for the cluster's default) gpu")
         accept_until(terminal, SUMMARY)
         terminal.expect("gpu_type                  h100")
