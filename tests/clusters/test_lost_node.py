@@ -1,4 +1,4 @@
-"""SLURM's default timeouts: a job comes back before SLURM itself notices that a node is lost."""
+"""Timeouts like SLURM's defaults: a job does not fail before SLURM notices that a node is lost."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,16 +13,18 @@ from tests.clusters.slurm_lab import Lab
 from tests.clusters.test_disturbed import LONG, node_dies, node_is_cut_off
 from tests.clusters.test_slurm import ANSWERS
 
-# srun waits 60 s for the tasks of a lost node, then KillWait; and the question takes 10 s.
-NOTICED = 240  # seconds
+NOTICED = 300  # seconds
 SETTINGS = (*LONG, "ddp.timeout_seconds=20")  # how soon the ranks notice a link that is cut
 
 
 @pytest.fixture(scope="module")
 def slow_lab() -> Iterator[Lab]:
-    """Three nodes, and a controller that gives a node five minutes, as SLURM's own defaults do."""
+    """Three nodes, and a controller that notices a loss after srun has given up, as by default.
+
+    By default it takes 300 s, and srun 100 s.
+    """
     slurm_lab.skip_if_impossible()
-    with slurm_lab.cluster(nodes=3, slurmd_timeout=300, kill_wait=30) as cluster:
+    with slurm_lab.cluster(nodes=3, slurmd_timeout=160, kill_wait=30) as cluster:
         yield cluster
 
 
@@ -56,10 +58,7 @@ def test_job_comes_back_when_a_node_is_lost(
     lost = job.nodes[-1]
     disturb(lab, job)
     lab.wait("the requeue", lambda: job.restarts() == 1, NOTICED)
-    assert f"no answer from {lost}: requeued" in job.log
-    lab.wait("the end on the other node", lambda: job.nodes == [lost])
-    # Does at once what the controller does after its five minutes: the job may have other nodes.
-    lab.command("scontrol", "update", f"nodename={lost}", "state=down", "reason=test")
+    assert f"no answer from {lost}: waiting until SLURM notices" in job.log
     log = job.finish(seconds=300)
     assert "continuing from step_" in log, log
     assert_same(last_checkpoint(job.run), undisturbed)

@@ -17,10 +17,7 @@ set -u
 
 # {% endif %}
 # {% if container not in ("apptainer", "pyxis") %}
-if ! command -v torchrun >/dev/null; then
-    echo "there is no torchrun on the PATH: activate the environment that has torch, then submit" >&2
-    exit 2
-fi
+command -v torchrun >/dev/null || { echo "no torchrun on the PATH: activate the environment, then submit" >&2 && exit 2; }
 
 # {% endif %}
 read -ra program <<<"${PROGRAM:-train.py}"

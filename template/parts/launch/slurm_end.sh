@@ -43,6 +43,8 @@ elif [[ $reason && -e $starts ]] && (($(wc -l <"$starts") >= 3)); then
     echo "$reason; three starts have saved nothing: not again. Go on with RUN=$run sbatch ..." >&2
     status=93
 elif [[ $reason ]]; then
+    # SLURM requeues the job itself when it notices. Before, the job would lose its claim on GPUs (SLURM 22.05).
+    [[ ! ${silent:-} ]] || { echo "$reason: waiting until SLURM notices" >&2 && sleep 900; }
     echo "$reason: requeued" >&2
     scontrol requeue "$SLURM_JOB_ID"
 fi
