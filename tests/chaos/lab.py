@@ -110,7 +110,7 @@ class Lab:
         content = torch.load(self.files.path_of(run, STEPS), weights_only=True)
         del content["config"]
         rows = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-        return content, [{k: v for k, v in row.items() if k not in SPEED} for row in rows]
+        return content, [{k: v for k, v in row.items() if not SPEED.fullmatch(k)} for row in rows]
 
     def identical(self, folder: Path) -> bool:
         """Whether a run ended bit for bit as the undisturbed one."""

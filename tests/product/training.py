@@ -1,8 +1,8 @@
 """A program's training, and what it has to show: needs torch only, so that it runs anywhere."""
 
 import json
-import re
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
