@@ -44,7 +44,7 @@ def projects() -> dict[str, dict[str, Any]]:
 
 
 def measure(build: Path) -> Times:
-    """Seconds of the tests of each project, after a first run that compiled its modules.
+    """Seconds of the tests of each project, one project after the other.
 
     Raises:
         SystemExit: a test failed.

@@ -204,7 +204,7 @@ def generating(times: dict[str, list[float]]) -> str:
 
 
 def owning(times: Times) -> str:
-    """Whole runs of pytest, one beside nothing else."""
+    """Whole runs of pytest, one after the other."""
     rows = [[name, f"{max(values):.0f} s"] for name, values in times.items()]
     return table(["project", "`pytest`"], rows)
 

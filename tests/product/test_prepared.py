@@ -40,3 +40,34 @@ def test_prepared_again_on_demand_alone(model: str, tmp_path: Path) -> None:
     run = forkserver.train(project, 1, ["--force", *overrides])
     assert run.codes == [2]
     assert "--force needs --prepare-only" in run.output
+
+
+MISTAKES = {
+    "custom": ["data.validation=1.5"],
+    "mlp": ["data.validation=1.5"],
+    "resnet": ["data.validation=1.5"],
+    "table": ["data.source=", "data.source=/", "data.source=**x", "data.validation=1.5"],
+    "distilbert": ["empty.csv", "bytes.csv", "words.jsonl", "list.jsonl", "data.validation=1.5"],
+}
+SPOILT = {
+    "empty.csv": b"",
+    "bytes.csv": b"text,label\n\xff,a\n",
+    "words.jsonl": b"good morning\n",
+    "list.jsonl": b"[1, 2]\n",
+}
+
+
+@pytest.mark.parametrize("model", MISTAKES)
+def test_mistakes_of_the_source_are_said(model: str, tmp_path: Path) -> None:
+    """In the last line, before the first step, with the exit code for mistakes."""
+    project = tmp_path / "project"
+    answers = completed({"model": model, "tracker": "none", "tools": []})
+    template.write(answers, project)
+    for name, content in SPOILT.items():
+        (tmp_path / name).write_bytes(content)
+    for mistake in MISTAKES[model]:
+        said = f"data.source={tmp_path / mistake}" if mistake in SPOILT else mistake
+        run = forkserver.train(project, 1, [said, f"data.folder={tmp_path / 'data'}"])
+        assert run.codes == [2], f"{said}: {run.output}"
+        assert run.output.splitlines()[-1].startswith("error: "), run.output
+        assert "Traceback" not in run.output

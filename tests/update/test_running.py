@@ -40,7 +40,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if metafunc.config.getoption("--updates") == "all":
         cases = list(itertools.product(RELEASES, PROJECTS))
     else:
-        cases = list(zip(RELEASES, PROJECTS, strict=False))
+        cases = list(zip(RELEASES, PROJECTS, strict=True))
     metafunc.parametrize(("tag", "project"), cases)
 
 

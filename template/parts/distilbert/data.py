@@ -90,6 +90,9 @@ def prepare(cfg: config.Data) -> None:
     partial = target.with_suffix(".partial")
     partial.mkdir(exist_ok=True)
     train, val = _read_splits(cfg)
+    if not (train and val):
+        found = f"{len(train)} texts for training and {len(val)} for validation"
+        raise config.ConfigError(f"data.source = {cfg.source!r} has {found}: both are needed")
     if cfg.pretrained:
         tokenizer = transformers.AutoTokenizer.from_pretrained(cfg.pretrained)
         weights = transformers.DistilBertModel.from_pretrained(cfg.pretrained)
@@ -160,10 +163,15 @@ def _read_file(path: Path, cfg: config.Data) -> list[Row]:
         raise config.ConfigError(
             f"data.source = {cfg.source!r}: neither 'stdlib' nor a .csv or .jsonl file"
         )
-    with path.open(encoding="utf-8", newline="") as file:
-        table: list[dict[str, Any]]
-        table = list(csv.DictReader(file) if path.suffix == ".csv" else map(json.loads, file))
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            table: list[Any]
+            table = list(csv.DictReader(file) if path.suffix == ".csv" else map(json.loads, file))
+    except (ValueError, csv.Error) as error:
+        raise config.ConfigError(f"{path} is no .csv or .jsonl file in UTF-8: {error}") from error
     for place, row in enumerate(table, start=1):
+        if not isinstance(row, dict):
+            raise config.ConfigError(f"{path}: record {place} is no object with names: {row!r}")
         if row.get(cfg.text) is None or row.get(cfg.label) is None:
             raise config.ConfigError(
                 f"{path}: record {place} has no {cfg.text!r} or no {cfg.label!r}; its columns are "

@@ -92,7 +92,11 @@ def prepared_path(cfg: config.Data) -> Path:
 def _files(cfg: config.Data) -> list[Path]:
     """The files that the source names, in order; none for a bundled table."""
     source = Path(cfg.source)
-    if source.is_file():
+    if source.is_file():  # whatever characters its name has
         return [source]
     start = Path(source.anchor)
-    return sorted(path for path in start.glob(str(source.relative_to(start))) if path.is_file())
+    try:
+        found = sorted(start.glob(str(source.relative_to(start))))
+    except (IndexError, ValueError):  # no pattern that pathlib knows, such as an empty one
+        found = []
+    return [path for path in found if path.is_file()]
