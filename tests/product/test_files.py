@@ -6,14 +6,12 @@ imports resolve and types meet. Launch files have options of their own: tests/cl
 
 import ast
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
 from functools import cache
 from pathlib import Path
 
-import filelock
 import pytest
 from jinja2 import meta
 from rendering import compile_once
@@ -22,6 +20,7 @@ from ddpgen.asking.question import Answers, Value
 from ddpgen.rendering.render import files_of, render
 from product import programs, template
 from product.combinations import combinations, cover, identifier, pairs
+from product.joined import Joined
 
 # Answers without choices, each with what a template could trip over.
 FREE: dict[str, list[Value]] = {
@@ -31,8 +30,6 @@ FREE: dict[str, list[Value]] = {
     "micro_batch_size": [1, 1048576],
     "accumulation_steps": [2, 65536],
 }
-
-PARTS = 4  # as many tests, which run side by side
 
 
 @cache
@@ -190,37 +187,17 @@ def test_only_what_varies_is_a_template(name: str) -> None:
     )
 
 
-@pytest.fixture(scope="session")
-def mypy_cache(shared: Path) -> Path:
-    """What mypy knows of torch and other libraries: it reads them once, for all workers."""
-    folder = shared / "mypy"
-    with filelock.FileLock(folder.with_suffix(".lock")):
-        if not folder.exists():
-            for answers in {row["model"]: row for row in projects(".py")}.values():
-                template.write(answers, folder / "project")
-                types(folder / "project", folder / "cache")
-    return folder / "cache"
-
-
-def types(project: Path, cache: Path) -> str:
-    """What mypy says of a project, with the project's settings; "" where nothing is wrong."""
-    command = [sys.executable, "-m", "mypy", f"--cache-dir={cache}", "."]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
-    return done.stdout + done.stderr if done.returncode else ""
-
-
-@pytest.mark.parametrize("part", range(PARTS))
-def test_types(part: int, tmp_path: Path, mypy_cache: Path) -> None:
-    """Mypy, strict, with the project's settings, over every distinct file.
-
-    In one folder, one project after the other, so that only what differs is checked again. (Mypy's
-    daemon was tried: it reads all of torch and transformers anew, which takes minutes.)
-    """
-    cache = shutil.copytree(mypy_cache, tmp_path / "cache")
-    failures = []
-    chosen = projects(".py")
-    for answers in chosen[part * len(chosen) // PARTS : (part + 1) * len(chosen) // PARTS]:
-        template.write(answers, tmp_path / "project")
-        if said := types(tmp_path / "project", cache):
-            failures.append(f"{identifier(answers)}\n{said}")
-    assert not failures, "\n".join(failures)[:5000]
+def test_types(tmp_path: Path) -> None:
+    """Mypy, strict: every distinct file, and whole projects with every pair of options."""
+    joined = Joined()
+    chosen = [(answers, False) for answers in projects(".py")]
+    chosen += [(answers, True) for answers in pairs(combinations(programs.options()))]
+    for answers, whole in chosen:
+        files = {path: text for path, text in template.project(answers) if path.endswith(".py")}
+        joined.add(files, identifier(answers), whole)
+    texts = {template.text("pyproject.toml", answers) or "" for answers in projects(".toml")}
+    assert len({text.partition("[tool.mypy]")[2] for text in texts}) == 1, "one run serves all"
+    settings = tmp_path / "pyproject.toml"
+    settings.write_text(min(texts))
+    said = joined.types(tmp_path / "modules", settings)
+    assert not said, "\n".join(said)[:5000]
