@@ -2,8 +2,8 @@
 # Another Python: make test PYTHON=python3.12. Another number of test workers: make test WORKERS=4.
 
 PYTHON ?= python3
-# Three for two cores: who waits for a process of its own leaves the core to others.
-WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n + (n > 8 ? 4 : (n + 1) / 2))))
+# Four for two cores: who waits for a process of its own leaves the core to others.
+WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n + (n > 4 ? 4 : n))))
 # What is drawn at random in the long targets; `make test` always draws the same.
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 

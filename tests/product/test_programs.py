@@ -36,9 +36,11 @@ from product.training import (
 
 # Small enough to evaluate in a moment; of sample-wise augmentation each world size draws its own.
 SOURCE = {
+    "mlp": ["data.source=wine"],
     "gpt": [f"data.source={ast.__file__}"],
     "distilbert": ["data.validation=0.05"],
-    "resnet": ["data.rotate=0.0", "data.zoom=0.0", "data.shift=0.0"],
+    "resnet": ["data.validation=0.05", "data.rotate=0.0", "data.zoom=0.0", "data.shift=0.0"],
+    "custom": ["data.validation=0.05"],
 }
 # These say what is computed; whatever else is chosen must not change the losses.
 WHAT_IS_COMPUTED = ("model", "batch_norm", "amp")
