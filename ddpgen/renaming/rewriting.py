@@ -1,9 +1,11 @@
 """Rewrites a Python file after modules moved or names changed, and leaves all else as it is."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
+from functools import wraps
 from itertools import zip_longest
+from typing import Concatenate, ParamSpec
 
 import libcst as cst
 from libcst.metadata import MetadataWrapper
@@ -12,11 +14,31 @@ from ddpgen.renaming.leftovers import Renamed
 from ddpgen.renaming.moved_imports import MovedImports
 from ddpgen.renaming.new_names import Exported, Names, Spelled
 
+_How = ParamSpec("_How")
+
 
 class UnreadableError(Exception):
     """A file is not Python, as far as this program can read."""
 
 
+def _once(rewrite: Callable[Concatenate[bytes, _How], bytes]) -> Callable[..., bytes]:
+    """Rewrite equal files once.
+
+    A project as ddpgen wrote the project, and as its user has it, share most of their files.
+    """
+    known: dict[tuple[bytes, str], bytes] = {}
+
+    @wraps(rewrite)
+    def rewritten(content: bytes, *args: _How.args, **kwargs: _How.kwargs) -> bytes:
+        key = (content, repr((args, kwargs)))
+        if key not in known:
+            known[key] = rewrite(content, *args, **kwargs)
+        return known[key]
+
+    return rewritten
+
+
+@_once
 def imports(content: bytes, modules: Mapping[str, str], rebind: bool = False) -> bytes:
     """Import modules by their new names.
 
@@ -52,6 +74,7 @@ def changed_lines(before: bytes, after: bytes) -> Iterator[tuple[int, str]]:
                 yield number, " -> ".join(text.strip() for text in pair)
 
 
+@_once
 def names(content: bytes, changed: Names) -> bytes:
     """Use new names in a file of the template, which a user may have edited.
 
@@ -63,6 +86,7 @@ def names(content: bytes, changed: Names) -> bytes:
     return _parsed(content).visit(Spelled(changed)).bytes
 
 
+@_once
 def exported(content: bytes, new_names: Mapping[str, str]) -> bytes:
     """Use new names in a user's own file of what the file imports from the template's modules.
 
