@@ -45,19 +45,17 @@ class Counted:
 
 
 def fail(reason: str) -> Exception:
-    """An error, as it arrives at the end of a program; each reason from a line of its own."""
+    """An error, as it arrives at the end of a program."""
     try:
-        if reason == "other":
-            raise ValueError(reason)
-        raise RuntimeError(reason)
-    except (ValueError, RuntimeError) as error:
+        int("no number" if reason == "other" else 1 // 0)
+    except (ValueError, ZeroDivisionError) as error:
         return error
+    raise AssertionError
 
 
+@pytest.mark.usefixtures("project")
 @pytest.mark.parametrize("missing", [set(), {3, 17, 40}, {*range(1, WORLD)}])
-def test_failed_ranks_ask_little(
-    missing: set[int], project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_ranks_ask_little(missing: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """However many fail or do not: few requests for each; each traceback and the answer once."""
     failures = import_module("engine.failures")
     store = create_c10d_store(
@@ -99,7 +97,8 @@ def test_failed_ranks_ask_little(
     )
 
 
-def test_prepared_data_needs_no_lock(project: Path) -> None:
+@pytest.mark.usefixtures("project")
+def test_prepared_data_needs_no_lock() -> None:
     """Ranks that only look do not queue up."""
     config, loading = import_module("config"), import_module("engine.loading")
     cfg = config.load(config.DEFAULTS).data
@@ -183,3 +182,58 @@ def test_checkpoint_is_not_copied_by_each_rank(project: Path, shared: Path) -> N
         run = forkserver.train(project, 1, [*overrides, "train.max_steps=3"])
     assert run.codes == [0], run.output[-3000:]
     assert "restored" in run.output
+
+
+HELD = """
+import original, steps
+from engine import distributed
+
+places = []
+def backward(state, *rest, backward=steps.backward):
+    backward(state, *rest)
+    places.append([parameter.grad.data_ptr() for parameter in state.model.parameters()])
+
+def main():
+    original.main()
+    assert len(places) == 18 and all(place == places[0] for place in places)
+
+steps.backward = backward
+distributed.run(main)
+"""
+SENT = """
+import torch.distributed as dist
+import original, optim
+from engine import distributed
+
+def count(*arguments, broadcast=dist.broadcast, **options):
+    counts[-1] += 1
+    return broadcast(*arguments, **options)
+
+def step(*arguments, step=optim.step):
+    counts.append(0)
+    return step(*arguments)
+
+def main():
+    original.main()
+    assert max(counts[1:-1]) <= 2, counts
+
+counts, dist.broadcast, optim.step = [0], count, step
+distributed.run(main)
+"""
+LEAN = {
+    "gradients are held once, in the buckets": ({"accumulation": True}, HELD),
+    "a rank sends its share at once": ({"optimizer_sharding": "zero1"}, SENT),
+}
+
+
+@pytest.mark.parametrize("promise", LEAN)
+def test_steps_are_lean(promise: str, tmp_path: Path, shared: Path) -> None:
+    """What a step does not copy, and does not send in pieces."""
+    chosen, code = LEAN[promise]
+    answers = completed({**PLAIN, **chosen})
+    template.write(answers, tmp_path)
+    quick = ["train.global_batch_size=12", "train.micro_batch_size=2"]
+    overrides = [*settings(answers, shared), *(quick if "accumulation" in chosen else [])]
+    with changed(tmp_path, code):
+        run = forkserver.train(tmp_path, 2, [*overrides, "checkpoint.every_steps=0"])
+    assert run.codes == [0, 0], run.output[-3000:]

@@ -63,7 +63,8 @@ class Rendezvous:
 
     def is_first(self, name: str) -> bool:
         """Whether this rank is the first that asks for this name."""
-        return self.store.add(f"preflight/first/{name}", 1) == 1
+        number: int = self.store.add(f"preflight/first/{name}", 1)
+        return number == 1
 
     def _missing(self, keys: Sequence[str]) -> list[int]:
         """Wait for the ranks' keys; returns those that have not come in time."""
