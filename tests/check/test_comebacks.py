@@ -258,8 +258,8 @@ EDITS = [
     Edit(
         "K8",
         "engine/distributed.py",
-        "    dist.broadcast_object_list(",
-        "    if process.is_main:\n        dist.broadcast_object_list(",
+        "            dist.broadcast_object_list(",
+        "            if process.is_main:\n                dist.broadcast_object_list(",
     ),
     Edit(
         "K9",

@@ -15,18 +15,23 @@ from torch.utils.checkpoint import checkpoint
 import config
 import data
 
+ROWS = 128  # the output matrix has a multiple of these
 
-def rotate(x: Tensor) -> Tensor:
-    """Rotary position embedding (Su et al., 2021): pairs of features turn by position * frequency.
 
-    x [batch, heads, length, features] -> the same shape and dtype. The angles are computed here
+def turns(length: int, features: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of the angles of rotary positions [length, features / 2] (Su et al., 2021).
+
+    Pairs of features turn by position * frequency. Computed once in each forward, for all layers,
     and not kept in a buffer, which DDP would send to all ranks at each forward.
     """
-    length, half = x.size(-2), x.size(-1) // 2
-    steps = torch.arange(half, device=x.device, dtype=torch.float32)
-    position = torch.arange(length, device=x.device, dtype=torch.float32)
-    angle = torch.outer(position, 10_000.0 ** (-steps / half))
-    cos, sin = angle.cos(), angle.sin()
+    steps = torch.arange(features // 2, device=device, dtype=torch.float32)
+    position = torch.arange(length, device=device, dtype=torch.float32)
+    angle = torch.outer(position, 10_000.0 ** (-2 * steps / features))
+    return angle.cos(), angle.sin()
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn x [batch, heads, length, features]; the result has the same shape and dtype."""
     first, second = x.chunk(2, dim=-1)  # times float32: at least that precise
     return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1).type_as(x)
 
@@ -38,13 +43,13 @@ class Attention(nn.Module):
         self.qkv = nn.Linear(cfg.width, 3 * cfg.width, bias=False)
         self.out = nn.Linear(cfg.width, cfg.width, bias=False)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         batch, length, width = x.shape
         split = self.qkv(x).view(batch, length, 3, self.heads, width // self.heads)
         q, k, v = split.permute(2, 0, 3, 1, 4).unbind(0)
         dropout = self.dropout if self.training else 0.0
         mixed = F.scaled_dot_product_attention(
-            rotate(q), rotate(k), v, dropout_p=dropout, is_causal=True
+            rotate(q, cos, sin), rotate(k, cos, sin), v, dropout_p=dropout, is_causal=True
         )
         joined: Tensor = self.out(mixed.transpose(1, 2).reshape(batch, length, width))
         return joined
@@ -60,8 +65,8 @@ class Block(nn.Module):
         self.out = nn.Linear(4 * cfg.width, cfg.width)
         self.dropout = nn.Dropout(cfg.dropout)
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.dropout(self.attention(self.norm_attention(x)))
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        x = x + self.dropout(self.attention(self.norm_attention(x), cos, sin))
         added: Tensor = self.dropout(self.out(F.gelu(self.expand(self.norm_mlp(x)))))
         return x + added
 
@@ -70,6 +75,7 @@ class GPT(nn.Module):
     def __init__(self, cfg: config.Model, shape: data.Shape) -> None:
         super().__init__()
         self.embedding = nn.Embedding(shape.vocabulary, cfg.width)
+        self.features = cfg.width // cfg.heads  # of each head
         self.dropout = nn.Dropout(cfg.dropout)
         self.blocks = nn.ModuleList(Block(cfg) for _ in range(cfg.layers))
         self.norm = nn.LayerNorm(cfg.width)
@@ -86,6 +92,7 @@ class GPT(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """tokens [batch, length] int64 -> logits [batch, length, vocabulary]."""
         x = self.dropout(self.embedding(tokens))
+        cos, sin = turns(tokens.size(1), self.features, tokens.device)
         for block in self.blocks:
             # {% if dynamic_graph %}
             # The host draws, so that no device is waited for, and before any recomputation.
@@ -93,12 +100,15 @@ class GPT(nn.Module):
                 continue
             # {% endif %}
             # {% if activation_checkpointing %}
-            x = checkpoint(block, x, use_reentrant=False)
+            x = checkpoint(block, x, cos, sin, use_reentrant=False)
             # {% else %}
-            x = block(x)
+            x = block(x, cos, sin)
             # {% endif %}
         # The embedding is also the output matrix: one tensor, which DDP reduces once.
-        return F.linear(self.norm(x), self.embedding.weight)
+        weight = self.embedding.weight
+        # Zeros fill the matrix up: GPUs take long for a product with an odd number of rows.
+        filled = F.pad(weight, (0, 0, 0, missing)) if (missing := -len(weight) % ROWS) else weight
+        return F.linear(self.norm(x), filled)[..., : len(weight)]
 
 
 def initialise(module: nn.Module) -> None:

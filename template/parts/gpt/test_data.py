@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 import tokenizers
 import torch
+import torch.nn.functional as F
 from torch.utils.data import DataLoader
 
 import config
 import corpus
 import data
+import model
 from support import common
 
 
@@ -269,3 +271,24 @@ def test_epochs_differ_and_what_fills_up_does_not_count(tmp_path: Path) -> None:
     assert not torch.equal(joined(first), joined(list(tokens)))
     counts = torch.cat([data.counts(batch.targets).all(dim=1) for batch in first])
     assert counts.tolist() == [True] * 125 + [False] * 3
+
+
+def test_output_has_the_tokens_that_there_are(tmp_path: Path, monkeypatch: Any) -> None:
+    """Zeros that fill the matrix up are not seen; angles are computed once for all layers."""
+    once = iter([model.turns(6, 8, torch.device("cpu"))])
+    monkeypatch.setattr(model, "turns", lambda *_: next(once))
+    rows, product = list[int](), F.linear
+
+    def note(x: torch.Tensor, weight: torch.Tensor, *bias: torch.Tensor) -> torch.Tensor:
+        rows.append(len(weight))
+        return product(x, weight, *bias)
+
+    monkeypatch.setattr(F, "linear", note)
+    network = model.build(common.settings(tmp_path).model, data.Shape(300, ""))
+    ends: list[torch.Tensor] = []
+    *_, norm = (part for part in network.modules() if isinstance(part, torch.nn.LayerNorm))
+    norm.register_forward_hook(lambda _, inputs, output: ends.append(output))
+    outputs = network(torch.arange(12).view(2, 6))
+    (matrix,) = (p for name, p in network.named_parameters() if name == "embedding.weight")
+    assert (rows[-1], len(matrix)) == (384, 300)
+    torch.testing.assert_close(outputs, ends[0] @ matrix.T)

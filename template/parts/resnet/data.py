@@ -1,11 +1,10 @@
 """Images: a bundled set in memory, or a folder of files that are decoded when they are needed."""
 
 import hashlib
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +19,7 @@ ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".w
 
 
 class Batch(NamedTuple):
-    inputs: Tensor  # [B, channels, image_size, image_size] float32, black is -1 and white 1
+    inputs: Tensor  # [B, channels, image_size, image_size] uint8, black is 0 and white 255
     targets: Tensor  # [B] int64
 
 
@@ -40,7 +39,7 @@ class Augment:
     flip: bool
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Images [B, channels, height, width] -> the same shape, each changed in its own way."""
+        """Images [B, channels, height, width] uint8 -> the same, each changed in its own way."""
         count = len(images)
         # From torch's global generator, which the loader seeds for every batch by its place.
         angle = math.radians(self.rotate) * (2 * torch.rand(count) - 1)
@@ -51,7 +50,8 @@ class Augment:
         rows = (cos * mirror, -sin, shift[:, 0], sin * mirror, cos, shift[:, 1])
         maps = torch.stack(rows, dim=1).view(count, 2, 3)
         grid = F.affine_grid(maps, list(images.shape), align_corners=False)
-        return F.grid_sample(images, grid, padding_mode="border", align_corners=False)
+        changed = F.grid_sample(images.float(), grid, padding_mode="border", align_corners=False)
+        return changed.round().byte()
 
 
 class Images(Dataset[Batch]):
@@ -69,21 +69,32 @@ class Images(Dataset[Batch]):
         return Batch(self.augment(inputs) if self.augment else inputs, self.targets[rows])
 
 
+class Files(NamedTuple):
+    """Paths and classes, mapped into memory: a list would be in each rank and worker anew."""
+
+    names: Tensor  # uint8, one path behind the other
+    ends: Tensor  # of each path
+    targets: Tensor  # the number of each file's class
+
+    def path(self, index: int) -> str:
+        """The path of one file."""
+        begin = self.ends[index - 1] if index else 0
+        return bytes(self.names[begin : self.ends[index]].tolist()).decode()
+
+
 class ImageFiles(Dataset[Batch]):
     """Images on disk, decoded at each use: with many of them, let DataLoader workers do it."""
 
-    def __init__(
-        self, files: list[tuple[str, int]], cfg: config.Data, augment: Augment | None = None
-    ) -> None:
+    def __init__(self, files: Files, cfg: config.Data, augment: Augment | None = None) -> None:
         self.files, self.cfg, self.augment = files, cfg, augment
 
     def __len__(self) -> int:
-        return len(self.files)
+        return len(self.files.targets)
 
     def __getitems__(self, indices: list[int]) -> Batch:
-        paths, labels = zip(*(self.files[index] for index in indices), strict=True)
-        inputs = torch.stack([_decode(path, self.cfg) for path in paths])
-        return Batch(self.augment(inputs) if self.augment else inputs, torch.tensor(labels))
+        inputs = torch.stack([_decode(self.files.path(index), self.cfg) for index in indices])
+        targets = self.files.targets[indices]
+        return Batch(self.augment(inputs) if self.augment else inputs, targets)
 
 
 class Splits(NamedTuple):
@@ -110,7 +121,7 @@ def prepare(cfg: config.Data) -> None:
         images = torch.tensor(pixels, dtype=torch.uint8).view(-1, 1, 8, 8)
         torch.save({"images": images, "targets": torch.tensor(labels)}, partial)
     else:
-        partial.write_text(json.dumps(_list_files(cfg)), encoding="utf-8")
+        torch.save(_list_files(cfg), partial)
     partial.replace(path)  # the file appears whole
 
 
@@ -119,19 +130,19 @@ def open_splits(cfg: config.Data) -> Splits:
     augment = Augment(cfg.rotate, cfg.zoom, cfg.shift, cfg.flip)
     if cfg.source == "digits":
         return _open_digits(cfg, augment)
-    listed = json.loads(prepared_path(cfg).read_text(encoding="utf-8"))
+    listed = torch.load(prepared_path(cfg), weights_only=True, mmap=True)
     return Splits(
-        ImageFiles(listed["train"], cfg, augment),
-        ImageFiles(listed["val"], cfg),
+        ImageFiles(Files(*listed["train"]), cfg, augment),
+        ImageFiles(Files(*listed["val"]), cfg),
         Shape(cfg.channels, len(listed["classes"])),
     )
 
 
 def _open_digits(cfg: config.Data, augment: Augment) -> Splits:
     prepared = torch.load(prepared_path(cfg), weights_only=True)
-    pixels = prepared["images"].float() / 8 - 1  # from 0..16
+    pixels = prepared["images"] * (255 / 16)  # from 0..16
     sized = F.interpolate(pixels, (cfg.image_size, cfg.image_size), mode="bilinear")
-    images, targets = sized.expand(-1, cfg.channels, -1, -1), prepared["targets"]
+    images, targets = sized.round().byte().expand(-1, cfg.channels, -1, -1), prepared["targets"]
     train, val = _hold_out(len(targets), cfg)
     return Splits(
         Images(images[train], targets[train], augment),
@@ -157,11 +168,11 @@ def prepared_path(cfg: config.Data) -> Path:
     changed = [(folder.name, folder.stat().st_mtime_ns) for folder in folders]
     key = repr((cfg.source, cfg.validation, cfg.split_seed, changed))
     digest = hashlib.sha256(key.encode()).hexdigest()[:8]
-    return Path(cfg.folder) / f"{Path(cfg.source).name}-{digest}.json"
+    return Path(cfg.folder) / f"{Path(cfg.source).name}-{digest}.pt"
 
 
-def _list_files(cfg: config.Data) -> dict[str, list[str] | list[tuple[str, int]]]:
-    """The classes, and (path, class) of each image: from train/ and val/, or divided by chance."""
+def _list_files(cfg: config.Data) -> dict[str, Any]:
+    """The classes, and the files of each split: from train/ and val/, or divided by chance."""
     root = Path(cfg.source)
     parts = [root / "train", root / "val"]
     divided = all(part.is_dir() for part in parts)
@@ -177,7 +188,15 @@ def _list_files(cfg: config.Data) -> dict[str, list[str] | list[tuple[str, int]]
     else:
         files = _list_folder(root, classes)
         train, val = ([files[i] for i in share] for share in _hold_out(len(files), cfg))
-    return {"classes": classes, "train": train, "val": val}
+    return {"classes": classes, "train": _packed(train), "val": _packed(val)}
+
+
+def _packed(files: list[tuple[str, int]]) -> tuple[Tensor, ...]:
+    """What Files holds."""
+    names = [path.encode() for path, _ in files]
+    ends = torch.tensor([len(name) for name in names]).cumsum(0)
+    targets = torch.tensor([label for _, label in files])
+    return torch.frombuffer(bytearray(b"".join(names)), dtype=torch.uint8), ends, targets
 
 
 def _list_folder(folder: Path, classes: list[str]) -> list[tuple[str, int]]:
@@ -205,4 +224,4 @@ def _decode(path: str, cfg: config.Data) -> Tensor:
     except OSError as error:
         raise config.ConfigError(f"{path} cannot be read as an image: {error}") from error
     values = torch.frombuffer(bytearray(pixels), dtype=torch.uint8).view(*size, cfg.channels)
-    return values.permute(2, 0, 1) / 127.5 - 1
+    return values.permute(2, 0, 1)

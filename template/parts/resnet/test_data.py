@@ -10,6 +10,7 @@ from PIL import Image
 
 import config
 import data
+import model
 from support import common
 
 COLOURS = {"blue": (0, 0, 255), "green": (0, 255, 0), "red": (255, 0, 0)}
@@ -37,8 +38,8 @@ def colours(split: data.Images | data.ImageFiles) -> list[int]:
     """What is seen on each image: the brightest channel, as the number of the class."""
     batch = split.__getitems__(list(range(len(split))))
     assert batch.inputs.shape[1:] == (3, 16, 16)
-    assert batch.inputs.dtype == torch.float32
-    seen = 2 - batch.inputs.mean((2, 3)).argmax(1)  # red is channel 0 and class 2
+    assert batch.inputs.dtype == torch.uint8
+    seen = 2 - batch.inputs.float().mean((2, 3)).argmax(1)  # red is channel 0 and class 2
     assert torch.equal(seen, batch.targets)
     return seen.tolist()
 
@@ -111,10 +112,22 @@ def test_augmentation(tmp_path: Path) -> None:
 
 def test_augmentation_by_nothing_changes_nothing() -> None:
     """Angle, zoom and shift of 0 give the images back; mirroring turns about half of them."""
-    images = torch.rand(64, 1, 8, 8)
+    images = torch.randint(256, (64, 1, 8, 8), dtype=torch.uint8)
     torch.testing.assert_close(data.Augment(0.0, 0.0, 0.0, flip=False)(images), images)
     mirrored = data.Augment(0.0, 0.0, 0.0, flip=True)(images)
-    turned = ((mirrored - images.flip(3)).abs() < 1e-5).all(3).all(2).sum().item()
-    kept = ((mirrored - images).abs() < 1e-5).all(3).all(2).sum().item()
+    turned = (mirrored == images.flip(3)).all(3).all(2).sum().item()
+    kept = (mirrored == images).all(3).all(2).sum().item()
     assert turned + kept == 64
     assert min(turned, kept) > 16
+
+
+def test_bytes_become_numbers_in_the_model(tmp_path: Path) -> None:
+    """Black is -1 and white 1, and the channels of a pixel lie side by side."""
+    cfg = common.settings(tmp_path, "data.channels=3")
+    network = model.build(cfg.model, data.Shape(channels=3, classes=2))
+    seen: list[torch.Tensor] = []
+    first = next(part for part in network.modules() if isinstance(part, torch.nn.Conv2d))
+    first.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    network(torch.tensor([0, 255], dtype=torch.uint8).repeat(2, 3, 4, 4))
+    assert seen[0].unique().tolist() == [-1.0, 1.0]
+    assert seen[0].is_contiguous(memory_format=torch.channels_last)

@@ -4,6 +4,7 @@ import contextlib
 import faulthandler
 import os
 import traceback
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -19,40 +20,41 @@ def prepare() -> None:
     os.environ.setdefault("TORCH_FR_DUMP_TEMP_FILE", str(Path("flight_recorder_rank_").absolute()))
 
 
-def explain(error: BaseException, seconds: float = 5.0) -> str:
-    """Name the ranks that have not failed too, and where the others waited for them.
+def explain(error: BaseException, seconds: float = 5.0) -> Iterator[str]:
+    """The traceback, then the ranks that have not failed too, and where others waited for them.
 
-    Every rank that fails must call it. One rank gets the answer, the others ''. They use the
-    launcher's store, because the process group is of no use after a failure.
+    Every rank that fails must call it. Of ranks that fail alike the first tells the traceback, and
+    the first of all names the missing ones: few messages per rank, over the launcher's store, as
+    the group is of no use after a failure.
     """
+    story = "".join(traceback.format_exception(error))
     rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if world_size == 1:
-        return ""
+        yield story
+        return
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     attempt = "failed/" + os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    try:
-        store = create_c10d_store(
-            is_server=False,
-            server_addr=address,
-            server_port=port,
-            timeout=seconds,  # its host may be the one that is gone
-            wait_for_workers=False,
-        )
-        store.set(f"{attempt}/{rank}", "")
-        is_first = store.add(attempt, 1) == 1
-        failures = [f"{attempt}/{other}" for other in range(world_size)]
+    try:  # its host may be the one that is gone
+        store = create_c10d_store(False, address, port, timeout=seconds, wait_for_workers=False)
+        number = store.add(attempt, 1)
+        store.set(f"{attempt}/{number}", str(rank))
+        if store.add(f"{attempt}/{type(error).__name__}/{place(error)}", 1) == 1:
+            yield story
+            story = ""
+        awaited = "told" if number > 1 else str(world_size)  # the answer, or the last rank
         with contextlib.suppress(dist.DistStoreError):  # some rank has not failed
-            store.wait(failures, timedelta(seconds=seconds))
-        failed = [store.check([failure]) for failure in failures]
+            store.wait([f"{attempt}/{awaited}"], timedelta(seconds=seconds))
+        if number == 1:
+            failures = [f"{attempt}/{n + 1}" for n in range(store.add(attempt, 0))]
+            missing = {*range(world_size)} - {int(text) for text in store.multi_get(failures)}
+            if missing:
+                yield (
+                    f"no sign of rank {', '.join(map(str, sorted(missing)))}: killed, stopped, or "
+                    f"busy with other work. Rank {rank} waited in {place(error)}"
+                )
+            store.set(f"{attempt}/told", "")
     except RuntimeError as unreachable:
-        return f"rank {rank}: the other ranks cannot be asked: {unreachable}"
-    if all(failed) or not is_first:
-        return ""
-    missing = ", ".join(str(other) for other in range(world_size) if not failed[other])
-    return (
-        f"no sign of rank {missing}: killed, stopped, or busy with other work. "
-        f"Rank {rank} waited in {place(error)}"
-    )
+        yield f"{story}rank {rank}: the other ranks cannot be asked: {unreachable}"
 
 
 def place(error: BaseException) -> str:

@@ -38,9 +38,7 @@ class World:
             per_node = size if torch.cuda.is_available() else max(1, size // 2)
         self.results = Path(tempfile.mkdtemp(prefix="ranks-"))
         # As torchrun does it: the launcher serves the store, so a free port needs no luck.
-        self.store = create_c10d_store(
-            is_server=True, server_addr="127.0.0.1", server_port=0, wait_for_workers=False
-        )
+        self.store = create_c10d_store(True, "127.0.0.1", 0, wait_for_workers=False)
         shared = {
             "WORLD_SIZE": str(size),
             "LOCAL_WORLD_SIZE": str(per_node),

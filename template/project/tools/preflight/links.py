@@ -43,19 +43,23 @@ class Answer:
 def survey(
     meet: rendezvous.Rendezvous, host: str, address: str, seconds: float = 5.0
 ) -> list[Links]:
-    """Have the first rank of each host write to all other hosts; all ranks get what they found.
+    """Have one rank of each host write to all other hosts; rank 0 gets what they found.
 
     The addresses are those at which Gloo will wait, the ports free ones, as Gloo and NCCL use
     them: a firewall treats these letters like the training.
     """
-    hosts = meet.gather("hosts", host)
-    speaks = hosts.index(host) == meet.rank
+    first = meet.tell("host", host)
+    speaks = meet.is_first(host)
     with ExitStack() as until_all_have_asked:
         port = until_all_have_asked.enter_context(answering(address)) if speaks else 0
-        announced = meet.gather("places", [host, address, port])
-        places = {name: (where, number) for name, where, number in announced if number}
-        found = asdict(write_to_all(host, hosts[0], places, seconds)) if speaks else None
-        return [Links(**links) for links in meet.gather("links", found) if links]
+        announced = meet.gather("places", [host, address, port] if speaks else None)
+        found = None
+        if speaks or meet.rank == 0:
+            listed = meet.tell("places", [place for place in announced if place])
+            places = {name: (where, number) for name, where, number in listed}
+            found = asdict(write_to_all(host, first, places, seconds)) if speaks else None
+        links = [Links(**links) for links in meet.gather("links", found) if links]
+        return sorted(links, key=lambda one: one.host != first)
 
 
 def write_to_all(host: str, first: str, places: Mapping[str, Place], seconds: float) -> Links:
@@ -127,7 +131,7 @@ def answering(address: str) -> Iterator[int]:
 
 
 def unshared(meet: rendezvous.Rendezvous, folder: Path, seconds: float = 10.0) -> list[str]:
-    """For each rank why it does not see what rank 0 writes into the folder, '' where it does."""
+    """For each rank why it does not see what rank 0 writes into the folder; rank 0 gets it."""
     mark, problem = folder / f".preflight-{uuid.uuid4().hex}", ""
     if meet.rank == 0:
         try:
@@ -135,7 +139,7 @@ def unshared(meet: rendezvous.Rendezvous, folder: Path, seconds: float = 10.0) -
             mark.write_text(mark.name)
         except OSError as error:
             problem = f"cannot be written: {rendezvous.why(error)}"
-    name, problem = meet.gather("mark", [mark.name, problem])[0]
+    name, problem = meet.tell("mark", [mark.name, problem])
     if not problem:
         problem = await_text(folder / name, name, seconds)
     problems: list[str] = meet.gather("marks", problem)

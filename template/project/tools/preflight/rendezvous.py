@@ -36,24 +36,35 @@ class Rendezvous:
         self.store, _, _ = next(rendezvous("env://", self.rank, world_size=1, timeout=patient))
 
     def gather(self, name: str, value: Any) -> list[Any]:
-        """What each rank gives, in the order of ranks, on every rank; it travels as JSON.
+        """What each rank gives, in the order of ranks, on rank 0; the others get an empty list.
 
-        Raises SystemExit on all ranks that came where one does not, and rank 0 names it.
+        To all ranks it would be a list of them all for each of them. It travels as JSON. Raises
+        SystemExit on all ranks that came where one does not, and rank 0 names it.
         """
         self.store.set(f"preflight/{name}/{self.rank}", json.dumps(value))
+        if self.rank:
+            if not self.tell(f"{name}/all", None):
+                self.leave(0)
+                raise SystemExit(1)
+            return []
+        keys = [f"preflight/{name}/{rank}" for rank in range(self.world_size)]
+        missing = self._missing(keys)
+        self.tell(f"{name}/all", not missing)
+        if missing:
+            self.leave(self.world_size - len(missing))
+            raise SystemExit(f"no sign of {named(missing)} within {self.seconds:.0f} s")
+        return [json.loads(text) for text in self.store.multi_get(keys)]
+
+    def tell(self, name: str, value: Any) -> Any:
+        """What rank 0 gives, on every rank that asks; it must not grow with the ranks."""
         if self.rank == 0:
-            keys = [f"preflight/{name}/{rank}" for rank in range(self.world_size)]
-            missing = self._missing(keys)
-            found = [] if missing else [json.loads(text) for text in self.store.multi_get(keys)]
-            self.store.set(f"preflight/{name}", json.dumps(found))
-            if missing:
-                self.leave(self.world_size - len(missing))
-                raise SystemExit(f"no sign of {named(missing)} within {self.seconds:.0f} s")
-        values: list[Any] = json.loads(self.store.get(f"preflight/{name}"))
-        if not values:
-            self.leave(0)
-            raise SystemExit(1)
-        return values
+            self.store.set(f"preflight/{name}", json.dumps(value))
+        return json.loads(self.store.get(f"preflight/{name}"))
+
+    def is_first(self, name: str) -> bool:
+        """Whether this rank is the first that asks for this name."""
+        number: int = self.store.add(f"preflight/first/{name}", 1)
+        return number == 1
 
     def _missing(self, keys: Sequence[str]) -> list[int]:
         """Wait for the ranks' keys; returns those that have not come in time."""
@@ -68,8 +79,14 @@ class Rendezvous:
             time.sleep(0.02)
         return []
 
-    def _absent(self, keys: Sequence[str]) -> list[int]:
-        return [rank for rank, key in enumerate(keys) if not self.store.check([key])]
+    def _absent(self, keys: Sequence[str], first: int = 0) -> list[int]:
+        """The ranks, counted from `first`, without a key: found by halves, as few are missing."""
+        if self.store.check(list(keys)):
+            return []
+        if len(keys) == 1:
+            return [first]
+        half = len(keys) // 2
+        return self._absent(keys[:half], first) + self._absent(keys[half:], first + half)
 
     def leave(self, present: int) -> None:
         """Say that this rank needs the store no more; rank 0, who may serve it, goes last."""
