@@ -77,8 +77,7 @@ class World:
     def answer(self, rank: int) -> dict[str, Any]:
         """What a rank left: its "value", or its "error"."""
         path = self.results / str(rank)
-        answer: dict[str, Any] = {"error": KILLED}
-        return pickle.loads(path.read_bytes()) if path.exists() else answer
+        return pickle.loads(path.read_bytes()) if path.exists() else {"error": KILLED}
 
 
 def run(size: int, function: Callable[..., Any], *arguments: Any, seconds: int = 120) -> list[Any]:
