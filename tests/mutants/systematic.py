@@ -20,7 +20,7 @@ from product import template
 from product.preloaded import run_tests
 
 from ddpgen.asking.question import Answers
-from mutants import names, seen, syntax
+from mutants import names, seen, shell, syntax
 from mutants.syntax import Mutant
 
 HERE = Path(__file__).parent
@@ -40,11 +40,14 @@ PROJECTS: dict[str, Answers] = {
         "optimizer_sharding": "zero1",
         "tracker": "tensorboard",
     },
+    "launch": {"clusters": ["local", "slurm", "ssh", "pbs", "lsf"], "gpus_per_node": 2},
 }
 FILES = {
     "plain": ["engine/*.py", "steps.py", "optim.py", "train.py", "config.py"],
     "rich": ["engine/*.py", "steps.py", "optim.py", "train.py", "data.py"],
+    "launch": ["launch/*.sh", "launch/*.sbatch"],
 }
+LAUNCH_TESTS = "tests/engine/test_launch.py"
 
 
 class Verdict(NamedTuple):
@@ -63,8 +66,11 @@ def drawn(name: str, seed: int, project: Path) -> list[Mutant]:
     """
     paths = sorted({path for pattern in FILES[name] for path in project.glob(pattern)})
     texts = {str(path.relative_to(project)): path.read_text() for path in paths}
-    program = names.read(texts.values())
-    found = [m for path, text in texts.items() for m in syntax.mutants(path, text, program)]
+    modules = {path: text for path, text in texts.items() if path.endswith(".py")}
+    program = names.read(modules.values())
+    found = [m for path, text in modules.items() for m in syntax.mutants(path, text, program)]
+    for path in texts.keys() - modules.keys():
+        found += shell.mutants(path, texts[path])
     return sorted(found, key=lambda mutant: _drawn_by(seed, mutant))
 
 
@@ -80,19 +86,19 @@ def reasons() -> dict[str, str]:
     }
 
 
-def tried(mutant: Mutant, project: Path, seen_by: seen.Seen) -> Verdict:
+def tried(mutant: Mutant, project: Path, seen_by: seen.Seen | None) -> Verdict:
     """Put a mutant in, run the tests that run its lines until one fails, and take it out."""
     begin = time.monotonic()
     if mutant.name in reasons():
         return Verdict(EQUIVALENT, "", "", 0.0)
-    tests = seen_by.by(mutant.path, mutant.lines)
+    tests = seen_by.by(mutant.path, mutant.lines) if seen_by else _launch_tests(mutant)
     if not tests:
         return Verdict(SURVIVED, "", "no test goes there", 0.0)
     file = project / mutant.path
     text = file.read_text()
     file.write_text(mutant.text)
     arguments = ["-q", "-x", "--tb=short", "-p", "no:cacheprovider", *tests]
-    limit = 60 + 4 * sum(seen_by.seconds[test] for test in tests)
+    limit = 60 + 4 * sum(seen_by.seconds[test] for test in tests) if seen_by else 300
     try:
         outcome = run_tests(
             project, arguments, {"WANDB_MODE": "offline", "COLUMNS": "250"}, seconds=limit
@@ -103,6 +109,13 @@ def tried(mutant: Mutant, project: Path, seen_by: seen.Seen) -> Verdict:
     found = re.search(r"^(?:FAILED|ERROR) (\S+)(?: - (.*))?$", outcome.output, re.MULTILINE)
     test, said = (found[1], found[2] or "") if found else ("", outcome.output[-200:])
     return Verdict(word, test, said, time.monotonic() - begin)
+
+
+def _launch_tests(mutant: Mutant) -> list[str]:
+    """Those that run a launch file: by its name, or all of what other launch files use."""
+    words = {"local": "machine", "slurm": "slurm", "ssh": "ssh", "pbs": "pbs", "lsf": "lsf"}
+    own = [word for name, word in words.items() if Path(mutant.path).name.startswith(name)]
+    return [LAUNCH_TESTS, *("-k" for _ in own), *own]
 
 
 def written(name: str, folder: Path) -> Path:
@@ -116,7 +129,7 @@ def measure(name: str, count: int, seed: int, folder: Path) -> dict[str, object]
     """Try so many mutants of a project; what is said of each is printed as it comes."""
     project = written(name, folder)
     every = drawn(name, seed, project)
-    seen_by = seen.look(project)
+    seen_by = None if name == "launch" else seen.look(project)
     verdicts = []
     for number, mutant in enumerate(every[:count], 1):
         verdict = tried(mutant, project, seen_by)
