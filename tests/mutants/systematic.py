@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -100,9 +101,7 @@ def tried(mutant: Mutant, project: Path, seen_by: seen.Seen | None) -> Verdict:
     arguments = ["-q", "-x", "--tb=short", "-p", "no:cacheprovider", *tests]
     limit = 60 + 4 * sum(seen_by.seconds[test] for test in tests) if seen_by else 300
     try:
-        outcome = run_tests(
-            project, arguments, {"WANDB_MODE": "offline", "COLUMNS": "250"}, seconds=limit
-        )
+        outcome = run_tests(project, arguments, VARIABLES, seconds=limit)
     finally:
         file.write_text(text)
     word = KILLED if outcome.code else SURVIVED
@@ -125,8 +124,11 @@ def written(name: str, folder: Path) -> Path:
     return project
 
 
-def measure(name: str, count: int, seed: int, folder: Path) -> dict[str, object]:
-    """Try so many mutants of a project; what is said of each is printed as it comes."""
+def measure(name: str, count: int, seed: int, folder: Path) -> Iterator[dict[str, object]]:
+    """Try so many mutants of a project; what is said of each is printed as it comes.
+
+    Yields the results so far: a measure that is ended early has those.
+    """
     project = written(name, folder)
     every = drawn(name, seed, project)
     seen_by = None if name == "launch" else seen.look(project)
@@ -136,10 +138,8 @@ def measure(name: str, count: int, seed: int, folder: Path) -> dict[str, object]
         verdicts.append((mutant, verdict))
         line = f"{number:4} {verdict.word:10} {verdict.seconds:5.1f} s  {mutant.name}"
         print(f"{line}\n{'':23}{verdict.test} {verdict.said}"[:400], flush=True)
-    return {
-        "made": len(every),
-        "files": {path: _of_file(path, verdicts) for path in sorted({m.path for m in every})},
-    }
+        files = {path: _of_file(path, verdicts) for path in sorted({m.path for m in every})}
+        yield {"made": len(every), "files": files}
 
 
 def _of_file(path: str, verdicts: list[tuple[Mutant, Verdict]]) -> dict[str, object]:
@@ -152,11 +152,12 @@ def _of_file(path: str, verdicts: list[tuple[Mutant, Verdict]]) -> dict[str, obj
 def main(count: int, seed: int, projects: list[str]) -> None:
     print(f"seed {seed}, {count} mutants of each of {', '.join(projects)}", flush=True)
     for name in projects:
-        with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-            found = measure(name, count, seed, Path(folder))
         results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-        text = json.dumps(results | {name: {"seed": seed} | found}, indent=1, sort_keys=True)
-        RESULTS.write_text(text + "\n", encoding="utf-8")
+        with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+            for found in measure(name, count, seed, Path(folder)):
+                results[name] = {"seed": seed} | found
+                text = json.dumps(results, indent=1, sort_keys=True)
+                RESULTS.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
