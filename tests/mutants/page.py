@@ -85,14 +85,16 @@ def section(results: dict[str, Any]) -> str:
 A table of one's own examples cannot show what others will do. So changes are also made by syntax,
 over every statement and expression of the machinery: names of one type exchanged (`rank`,
 `local_rank`, `world_size`), calls, statements, keywords, decorators, context managers and clean-ups
-left out, conditions negated, numbers off by one, arguments swapped. That makes {made} mutants. A
-sample of each, drawn by the seeds {seeds}, was put in, one at a time, and the tests that run the
-changed lines were run until the first that failed.
+left out, conditions negated, numbers off by one, arguments swapped. In launch files lines, flags,
+quotes and `exec` are left out, and operators, numbers and variables are exchanged. That makes
+{made} mutants. A sample of each, drawn by the seeds {seeds}, was put in, one at a time, and the
+tests that run the changed lines were run until the first that failed.
 
 **{killed} of {tried} are seen, {_share(killed, tried):.0%}**; with a probability of 95 % at least
 {_bound(killed, tried):.0%} of all are. {equivalent} more change nothing that could be seen, each
 with its reason in `tests/mutants/equivalent.toml`. *plain* is the default project, *rich* a GPT
-with accumulation, bf16, recomputation, ZeRO-1 and a tracker.
+with accumulation, bf16, recomputation, ZeRO-1 and a tracker, *launch* one that is started on one
+machine, by ssh, and under SLURM, PBS and LSF.
 
 | project | file | killed | survived | equivalent |
 |---|---|---|---|---|

@@ -14,11 +14,12 @@ from mutants import noting
 
 HERE = Path(__file__).parent
 KEPT = HERE.parents[1] / "build" / "mutants"  # for as long as the project is the same
+SLOW = 2.0  # seconds
 NOTE = "import noting\n\nnoting.start()\n"
 
 
 class Seen(NamedTuple):
-    """The tests of a project, the quickest file first: their seconds, and who runs which line."""
+    """The tests of a project, the quickest first: their seconds, and who runs which line."""
 
     seconds: dict[str, float]
     lines: dict[str, dict[int, set[str]]]
@@ -86,5 +87,6 @@ def _read(kept: dict[str, object]) -> Seen:
     of_file = defaultdict(float)
     for test, time in seconds.items():
         of_file[test.partition("::")[0]] += time
-    order = sorted(seconds, key=lambda test: of_file[test.partition("::")[0]])
+    # A slow test is run when all others of the project have seen nothing.
+    order = sorted(seconds, key=lambda t: (seconds[t] > SLOW, of_file[t.partition("::")[0]]))
     return Seen({test: seconds[test] for test in order}, lines, inside)

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from product import template
 from product.preloaded import run_tests
 
 from ddpgen.asking.question import Answers
-from mutants import names, seen, syntax
+from mutants import names, seen, shell, syntax
 from mutants.syntax import Mutant
 
 HERE = Path(__file__).parent
@@ -40,11 +41,14 @@ PROJECTS: dict[str, Answers] = {
         "optimizer_sharding": "zero1",
         "tracker": "tensorboard",
     },
+    "launch": {"clusters": ["local", "slurm", "ssh", "pbs", "lsf"], "gpus_per_node": 2},
 }
 FILES = {
     "plain": ["engine/*.py", "steps.py", "optim.py", "train.py", "config.py"],
     "rich": ["engine/*.py", "steps.py", "optim.py", "train.py", "data.py"],
+    "launch": ["launch/*.sh", "launch/*.sbatch"],
 }
+LAUNCH_TESTS = "tests/engine/test_launch.py"
 
 
 class Verdict(NamedTuple):
@@ -63,8 +67,11 @@ def drawn(name: str, seed: int, project: Path) -> list[Mutant]:
     """
     paths = sorted({path for pattern in FILES[name] for path in project.glob(pattern)})
     texts = {str(path.relative_to(project)): path.read_text() for path in paths}
-    program = names.read(texts.values())
-    found = [m for path, text in texts.items() for m in syntax.mutants(path, text, program)]
+    modules = {path: text for path, text in texts.items() if path.endswith(".py")}
+    program = names.read(modules.values())
+    found = [m for path, text in modules.items() for m in syntax.mutants(path, text, program)]
+    for path in texts.keys() - modules.keys():
+        found += shell.mutants(path, texts[path])
     return sorted(found, key=lambda mutant: _drawn_by(seed, mutant))
 
 
@@ -80,29 +87,34 @@ def reasons() -> dict[str, str]:
     }
 
 
-def tried(mutant: Mutant, project: Path, seen_by: seen.Seen) -> Verdict:
+def tried(mutant: Mutant, project: Path, seen_by: seen.Seen | None) -> Verdict:
     """Put a mutant in, run the tests that run its lines until one fails, and take it out."""
     begin = time.monotonic()
     if mutant.name in reasons():
         return Verdict(EQUIVALENT, "", "", 0.0)
-    tests = seen_by.by(mutant.path, mutant.lines)
+    tests = seen_by.by(mutant.path, mutant.lines) if seen_by else _launch_tests(mutant)
     if not tests:
         return Verdict(SURVIVED, "", "no test goes there", 0.0)
     file = project / mutant.path
     text = file.read_text()
     file.write_text(mutant.text)
     arguments = ["-q", "-x", "--tb=short", "-p", "no:cacheprovider", *tests]
-    limit = 60 + 4 * sum(seen_by.seconds[test] for test in tests)
+    limit = 60 + 4 * sum(seen_by.seconds[test] for test in tests) if seen_by else 300
     try:
-        outcome = run_tests(
-            project, arguments, {"WANDB_MODE": "offline", "COLUMNS": "250"}, seconds=limit
-        )
+        outcome = run_tests(project, arguments, VARIABLES, seconds=limit)
     finally:
         file.write_text(text)
     word = KILLED if outcome.code else SURVIVED
     found = re.search(r"^(?:FAILED|ERROR) (\S+)(?: - (.*))?$", outcome.output, re.MULTILINE)
     test, said = (found[1], found[2] or "") if found else ("", outcome.output[-200:])
     return Verdict(word, test, said, time.monotonic() - begin)
+
+
+def _launch_tests(mutant: Mutant) -> list[str]:
+    """Those that run a launch file: by its name, or all of what other launch files use."""
+    words = {"local": "machine", "slurm": "slurm", "ssh": "ssh", "pbs": "pbs", "lsf": "lsf"}
+    own = [word for name, word in words.items() if Path(mutant.path).name.startswith(name)]
+    return [LAUNCH_TESTS, *("-k" for _ in own), *own]
 
 
 def written(name: str, folder: Path) -> Path:
@@ -112,21 +124,22 @@ def written(name: str, folder: Path) -> Path:
     return project
 
 
-def measure(name: str, count: int, seed: int, folder: Path) -> dict[str, object]:
-    """Try so many mutants of a project; what is said of each is printed as it comes."""
+def measure(name: str, count: int, seed: int, folder: Path) -> Iterator[dict[str, object]]:
+    """Try so many mutants of a project; what is said of each is printed as it comes.
+
+    Yields the results so far: a measure that is ended early has those.
+    """
     project = written(name, folder)
     every = drawn(name, seed, project)
-    seen_by = seen.look(project)
+    seen_by = None if name == "launch" else seen.look(project)
     verdicts = []
     for number, mutant in enumerate(every[:count], 1):
         verdict = tried(mutant, project, seen_by)
         verdicts.append((mutant, verdict))
         line = f"{number:4} {verdict.word:10} {verdict.seconds:5.1f} s  {mutant.name}"
         print(f"{line}\n{'':23}{verdict.test} {verdict.said}"[:400], flush=True)
-    return {
-        "made": len(every),
-        "files": {path: _of_file(path, verdicts) for path in sorted({m.path for m in every})},
-    }
+        files = {path: _of_file(path, verdicts) for path in sorted({m.path for m in every})}
+        yield {"made": len(every), "files": files}
 
 
 def _of_file(path: str, verdicts: list[tuple[Mutant, Verdict]]) -> dict[str, object]:
@@ -139,11 +152,12 @@ def _of_file(path: str, verdicts: list[tuple[Mutant, Verdict]]) -> dict[str, obj
 def main(count: int, seed: int, projects: list[str]) -> None:
     print(f"seed {seed}, {count} mutants of each of {', '.join(projects)}", flush=True)
     for name in projects:
-        with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-            found = measure(name, count, seed, Path(folder))
         results = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-        text = json.dumps(results | {name: {"seed": seed} | found}, indent=1, sort_keys=True)
-        RESULTS.write_text(text + "\n", encoding="utf-8")
+        with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+            for found in measure(name, count, seed, Path(folder)):
+                results[name] = {"seed": seed} | found
+                text = json.dumps(results, indent=1, sort_keys=True)
+                RESULTS.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def train_steps(cfg: config.Config, process: distributed.Process) -> tuple[int, 
     if cfg.ddp.compress == "none":
         state.model.register_comm_hook(None, stay)
     saves = "checkpoint" in vars(cfg)
-    loaders.start(0, *([0] if saves else []))
+    loaders.shard.start(0, *([0] if saves else []))
     step_batches = loading.step_batches(loaders, STEPS, *([bool] if saves else []))
     for number, step_batch in enumerate(step_batches, 1):
         before = lasting(state, step_batch)

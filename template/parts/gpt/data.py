@@ -89,16 +89,17 @@ class TokenStream(IterableDataset[Batch]):
         self.split, self.seed, self.micro_batch = split, seed, micro_batch
         self.rank, self.world_size = rank, world_size
         self.micro_batches = -(-len(split) // (micro_batch * world_size))  # of each rank, per epoch
-        # Epoch and first micro-batch. In shared memory, because persistent workers keep the copy
-        # of this object that they were started with.
+        # Epoch, and samples of all ranks that were seen. In shared memory, because persistent
+        # workers keep the copy of this object that they were started with.
         self.place = RawArray("q", 2)
 
-    def start(self, epoch: int, first_micro_batch: int) -> None:
-        """Choose what the next iteration yields: the rest of `epoch` from a micro-batch on."""
-        self.place[:] = [epoch, first_micro_batch]
+    def start(self, epoch: int, seen: int = 0) -> None:
+        """Choose what comes next: the rest of `epoch` after the `seen` samples of all ranks."""
+        self.place[:] = [epoch, seen]
 
     def __iter__(self) -> Iterator[Batch]:
-        epoch, first = self.place[:]
+        epoch, seen = self.place[:]
+        first = seen // (self.micro_batch * self.world_size)
         info = get_worker_info()
         # The loader asks its workers in turn, so this keeps the order of the stream.
         worker, workers = (info.id, info.num_workers) if info else (0, 1)

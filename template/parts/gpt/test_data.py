@@ -249,7 +249,7 @@ def test_workers_keep_the_stream(tmp_path: Path, workers: int) -> None:
         tokens, batch_size=None, num_workers=workers, persistent_workers=workers > 0
     )
     for epoch, first in ((0, 0), (1, 0), (1, 20)):
-        tokens.start(epoch, first)
+        tokens.start(epoch, 4 * first)
         read = joined(list(loader))
         assert torch.equal(read, joined(list(tokens)))
         assert len(read) == 128 - 4 * first

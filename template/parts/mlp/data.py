@@ -94,8 +94,7 @@ def _read_bundled(name: str) -> tuple[Tensor, Tensor]:
     from sklearn import datasets  # only needed here, where the data is prepared
 
     if name not in ("digits", "wine", "breast_cancer"):
-        known = "digits, wine, breast_cancer"
-        raise config.ConfigError(f"data.source = {name!r}: choose one of {known}, or a file")
+        raise config.ConfigError(f"data.source = {name!r}: use a file, digits, wine, breast_cancer")
     inputs, labels = getattr(datasets, f"load_{name}")(return_X_y=True)
     return torch.tensor(inputs, dtype=torch.float32), torch.tensor(labels, dtype=torch.int64)
 

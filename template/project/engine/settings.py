@@ -89,13 +89,8 @@ def _apply(kind: type, tables: dict[str, Any], override: str) -> None:
         raise ConfigError(f"{override!r} is not of the form section.key=value")
     table = tables.setdefault(section, {})
     if isinstance(table, dict):
-        table[key] = _parsed(text, _type_of(kind, section, key))
-
-
-def _type_of(kind: type, section: str, key: str) -> Any:
-    """The type of a key; Any where there is no such key, which `_build` reports."""
-    fields = typing.get_type_hints(typing.get_type_hints(kind).get(section, object))
-    return fields.get(key, Any)
+        hints = typing.get_type_hints(typing.get_type_hints(kind).get(section, object))
+        table[key] = _parsed(text, hints.get(key, Any))  # a key that is not there `_build` refuses
 
 
 def _parsed(text: str, kind: Any) -> Any:

@@ -64,6 +64,19 @@ def test_schedulers_may_send_any_signal() -> None:
     assert processes.run(1, heard) == [["SIGTERM", "SIGUSR1", "SIGUSR2"]]
 
 
+def test_power_cut_leaves_whole_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is on the disk before it has its name, and then the name is: so os.fsync is called."""
+    synced: list[int] = []  # bytes of a file, names in a folder
+
+    def note(number: int) -> None:
+        file = Path(f"/proc/self/fd/{number}")
+        synced.append(len([*file.glob("*[!l]")]) if file.is_dir() else file.stat().st_size)
+
+    monkeypatch.setattr(os, "fsync", note)
+    path = save(tmp_path, 1)
+    assert synced == [path.stat().st_size, 1, path.with_suffix(".json").stat().st_size, 2]
+
+
 def die_while_saving(run: Path) -> None:
     """End as by SIGKILL when half of a file is written."""
 

@@ -19,14 +19,15 @@ PER_NODE = 2
 NOTE = """\
 #!/usr/bin/env bash
 note={folder}/$EPOCHREALTIME.$$
-{{ printf '%s\\0' "$#" "$@"; env -0; }} >"$note"
+{{ printf '%s\\0' "$#" "$@"; env -0; grep ^SigIgn: /proc/$$/status; }} >"$note"
 mv "$note" "$note.{name}"
 """
-# A rank that trains, and told to stop leaves the file that asks for a requeue. In Python, since a
-# shell cannot handle a signal that was ignored when it started.
+# A rank that trains, and told to stop leaves the file that asks for a requeue; USR1 it knows some
+# seconds late, when it has imported all. In Python, since a shell cannot handle a signal that was
+# ignored when it started.
 RANK = """
 exec {python} -ISc '
-import os, signal, subprocess, sys
+import os, signal, subprocess, sys, time
 
 def stop(number, frame):
     subprocess.run(["told"])
@@ -35,8 +36,13 @@ def stop(number, frame):
     sys.exit(75)
 
 for name in "{signals}".split():
-    signal.signal(signal.Signals[name], stop)
-subprocess.run(["ready"])
+    if name != "SIGUSR1":
+        signal.signal(signal.Signals[name], stop)
+subprocess.run(["ready"] if {late} else ["true"])
+time.sleep({late})
+if "SIGUSR1" in "{signals}":
+    signal.signal(signal.SIGUSR1, stop)
+subprocess.run(["true"] if {late} else ["ready"])
 while True:
     signal.pause()
 '
@@ -63,6 +69,11 @@ class Call:
 
     arguments: list[str]
     variables: dict[str, str]
+    ignored: int  # a bit for each signal
+
+    def ignores(self, number: int) -> bool:
+        """Whether a signal does nothing to the command, until the command handles the signal."""
+        return bool(self.ignored >> (number - 1) & 1)
 
     def option(self, name: str) -> str:
         """The value of `name=value` among the arguments; where it is given twice, the last."""
@@ -74,9 +85,10 @@ class Stage:
 
     def __init__(self, folder: Path, stand_ins: dict[str, str], variables: dict[str, str]) -> None:
         self.folder, self.log = folder, folder / "log"
+        self.where = folder  # from where files are started
         self.notes, self.bin = folder / "notes", folder / "bin"
         self.started: list[subprocess.Popen[bytes]] = []
-        self.notes.mkdir()
+        self.notes.mkdir(parents=True)
         self.bin.mkdir()
         shutil.copytree(common.PROJECT / "launch", folder / "launch")
         (folder / "train.py").touch()
@@ -104,7 +116,7 @@ class Stage:
         with self.log.open("ab") as log:
             process = subprocess.Popen(
                 ["bash", script, *arguments],
-                cwd=self.folder,
+                cwd=self.where,
                 env={**self.variables, **variables},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -132,7 +144,8 @@ class Stage:
             count, *words = note.read_text().split("\0")
             pairs = [word.partition("=") for word in words[int(count) : -1]]
             variables = {variable: value for variable, _, value in pairs}
-            found.append(Call(words[: int(count)], variables))
+            ignored = int(words[-1].removeprefix("SigIgn:"), 16)
+            found.append(Call(words[: int(count)], variables, ignored))
         return found
 
     def _notes(self, name: str) -> list[Path]:

@@ -21,8 +21,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # the server is not told where to import from
 CONTEXT = multiprocessing.get_context("forkserver")
 # The first optimizer step would import torch._dynamo, in every rank again.
-PRELOADED = ["support.common", "torch._dynamo"]
-CONTEXT.set_forkserver_preload(PRELOADED)
+CONTEXT.set_forkserver_preload(["support.common", "torch._dynamo"])
 KILLED = "a rank was killed, or waits for the others and does not end"
 
 
@@ -75,8 +74,7 @@ class World:
     def answer(self, rank: int) -> dict[str, Any]:
         """What a rank left: its "value", or its "error"."""
         path = self.results / str(rank)
-        answer: dict[str, Any] = {"error": KILLED}
-        return pickle.loads(path.read_bytes()) if path.exists() else answer
+        return pickle.loads(path.read_bytes()) if path.exists() else {"error": KILLED}
 
 
 def run(size: int, function: Callable[..., Any], *arguments: Any, seconds: int = 120) -> list[Any]:
