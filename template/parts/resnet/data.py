@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +28,7 @@ class Batch(NamedTuple):
 class Shape:
     channels: int
     classes: int
+    labels: list[str] = field(repr=False)  # of the classes
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def open_splits(cfg: config.Data) -> Splits:
     return Splits(
         ImageFiles(listed["train"], cfg, augment),
         ImageFiles(listed["val"], cfg),
-        Shape(cfg.channels, len(listed["classes"])),
+        Shape(cfg.channels, len(listed["classes"]), listed["classes"]),
     )
 
 
@@ -136,7 +137,7 @@ def _open_digits(cfg: config.Data, augment: Augment) -> Splits:
     return Splits(
         Images(images[train], targets[train], augment),
         Images(images[val], targets[val]),
-        Shape(cfg.channels, classes=10),
+        Shape(cfg.channels, 10, [str(digit) for digit in range(10)]),
     )
 
 
