@@ -17,16 +17,11 @@ KIND = ".csv or .jsonl files"
 
 def read(files: Sequence[Path], run: trained.Trained) -> tuple[data.Texts, Any]:
     """The texts as the model takes them, and the rows of the files."""
-    if not Path(run.shape.tokenizer).is_dir():
-        raise config.ConfigError(
-            f"the tokenizer of the run is gone, {run.shape.tokenizer}: prepare the data once more, "
-            "with `python train.py --prepare-only` and the run's config.toml as --config"
-        )
     cfg = run.cfg.data
     rows = [row for path in files for row in data.read_table(path, [cfg.text])]
     if not rows:
         raise config.ConfigError(f"{', '.join(map(str, files))}: there are no rows")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(run.shape.tokenizer)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(trained.tokenizer_folder(run.shape))
     inputs = data.encode([str(row[cfg.text]) for row in rows], tokenizer, cfg.length)
     nothing = torch.full((len(rows),), data.IGNORE)
     return data.Texts(inputs, nothing), pa.Table.from_pylist(rows)
