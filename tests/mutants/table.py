@@ -207,7 +207,7 @@ MUTATIONS = [
         "        _check_width(piece, cfg.token_dtype)\n", "        pass\n",
         check=CONTENT),
     Mutation("S10", "tokens are not looked at", "gpt", "corpus.py",
-        "        _check_tokens(cfg, folder / path, dtype)\n", "        pass\n",
+        "        _check_tokens(cfg, folder, path, dtype)\n", "        pass\n",
         check=CONTENT),
     Mutation("S11", "mean and deviation of all rows", "mlp", "data.py",
         'torch.std_mean(table["inputs"][train], 0)', 'torch.std_mean(table["inputs"], 0)',
