@@ -71,8 +71,8 @@ def test_mistakes_of_the_source_are_said(model: str, tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
     for mistake in MISTAKES[model]:
         said = f"data.source={tmp_path / mistake}" if mistake in SPOILT else mistake
-        folder, small = f"data.folder={tmp_path / 'data'}", ["data.vocabulary=100"] * (model == "gpt")
-        run = forkserver.train(project, 1, [said, folder, *small])
+        small = ["data.vocabulary=100"] if model == "gpt" else []
+        run = forkserver.train(project, 1, [said, f"data.folder={tmp_path / 'data'}", *small])
         assert run.codes == [2], f"{said}: {run.output}"
         assert "partial" not in run.output, "a path of the program's own"
         if mistake in SHARES[1:]:
