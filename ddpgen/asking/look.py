@@ -83,9 +83,11 @@ def look_at(texts: list[str]) -> Found:
     Raises:
         DdpgenError: several were given; or as `look`.
     """
-    if len(texts) > 1:
+    if len(texts) > 1 or texts == [""]:
         shown = " and ".join(map(show, texts))
-        raise DdpgenError(f"--data {shown}: give one path; an answer is written KEY=VALUE")
+        raise DdpgenError(f"--data {shown}: give one path; an answer is written key=value")
+    if texts and not texts[0].isprintable():
+        raise DdpgenError(f"--data {show(texts[0])}: contains a line break or a control character")
     return look(Path(texts[0])) if texts else Found([], "", [])
 
 
@@ -155,7 +157,7 @@ def _look_at_file(path: Path) -> Found | None:
     if not path.is_file():
         raise DdpgenError(
             f"--data {show(str(path))}: there is no such file or folder",
-            remedy="an answer is written KEY=VALUE",
+            remedy="an answer is written key=value",
         )
     match path.suffix.lower():
         case ".txt":
