@@ -34,7 +34,7 @@ help:    ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1 \t\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 .PHONY: demo
-demo: build/demo/.installed    ## generate the default project, train it on two processes, show what it learnt
+demo: build/demo/.installed    ## generate a project, train it on two processes, show what it learnt
 	@rm -rf build/demo/runs/demo
 	@echo "--- python train.py --processes 2 run.name=demo"
 	@cd build/demo && ../../$(BIN)/python train.py --processes 2 run.name=demo </dev/null
@@ -125,7 +125,7 @@ clean:    ## remove everything that was built, the virtual environment too
 
 build/demo/.installed: $(VENV)/ddpgen $(TEMPLATE)
 	@rm -rf build/demo
-	@$(BIN)/ddpgen new build/demo --defaults
+	@$(BIN)/ddpgen new build/demo --defaults --data tools=predict
 	@echo "--- pip install build/demo (what the project depends on)"
 	@$(INSTALL) ./build/demo
 	@touch $@

@@ -20,6 +20,7 @@ examples:
   ddpgen new my-project                        ask, then create my-project/
   ddpgen new my-project --defaults             ask nothing
   ddpgen new vision --defaults --data model=resnet --data clusters=local,slurm
+  ddpgen new flats --data flats.csv            look at the data, propose, ask the rest
   ddpgen new vision --answers answers.toml     answers from a file; ask the rest
   ddpgen new my-project --defaults --dry-run   list the files, write nothing
   ddpgen options                               every option with its choices
@@ -125,7 +126,7 @@ def _new(new: argparse.ArgumentParser) -> None:
         help="a new or empty folder (default: the project's name)",
     )
     new.add_argument("--defaults", action="store_true", help="ask nothing: defaults for the rest")
-    _add_data(new, "one answer; repeatable; several choices with commas")
+    _add_data(new, "an answer (repeatable, several choices with commas), or the path of your data")
     new.add_argument("--answers", metavar="FILE", help="answers from a TOML or YAML file")
     new.add_argument("--site", default="", help="a cluster's answers (ddpgen site list)")
     new.add_argument("--dry-run", action="store_true", help="list the files, write nothing")

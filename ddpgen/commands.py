@@ -61,7 +61,7 @@ def run_check(arguments: Namespace) -> int:
 
 def run_new(arguments: Namespace) -> int:
     """Create a project, asking what is not answered."""
-    from ddpgen.asking import answers, detect, questions
+    from ddpgen.asking import answers, detect, look, questions
     from ddpgen.launching import sites
     from ddpgen.rendering import render
 
@@ -69,7 +69,12 @@ def run_new(arguments: Namespace) -> int:
     given: Answers = {}
     if arguments.answers is not None:
         given = answers.from_file(questionnaire, Path(arguments.answers))
-    given |= answers.from_flags(questionnaire, arguments.data)
+    paths = [text for text in arguments.data if "=" not in text]
+    given |= answers.from_flags(questionnaire, (t for t in arguments.data if t not in paths))
+    found = look.look_at(paths)
+    proposed = questionnaire.fitting(found.kind)
+    for line in found.words:
+        print(line, file=sys.stderr)
     if arguments.site:
         given = sites.load(arguments.site, questionnaire).fill(questionnaire, given)
     path = None if arguments.path is None else _path(arguments.path)
@@ -79,7 +84,8 @@ def run_new(arguments: Namespace) -> int:
     if path:
         render.check_destination(path)
     if not arguments.defaults and not answers.complete(questionnaire, given):
-        given = _interview(questionnaire, given, named)
+        given = _interview(questionnaire, given, named | proposed)
+    given = proposed | given
     complete = answers.resolve(questionnaire, named | given)
     path = path or Path(str(complete[PROJECT_NAME]))
     repeat = _repeat(path, answers.differing(questionnaire, complete, named))
@@ -93,7 +99,8 @@ def run_new(arguments: Namespace) -> int:
     except DdpgenError as error:
         error.remedy = f"{error.remedy}\n  the same answers again: {repeat}".strip()
         raise
-    _next_steps(path, files)
+    fits = proposed.items() <= complete.items()
+    _next_steps(path, files, found.arguments if fits else [])
     print(f"\nThe same answers again:\n  {repeat}")
     return 0
 
@@ -191,8 +198,8 @@ def _path(text: str) -> Path:
     return Path(text)
 
 
-def _next_steps(path: Path, files: Sequence[str]) -> None:
-    """Say what was created and what to do with it."""
+def _next_steps(path: Path, files: Sequence[str], arguments: Sequence[str]) -> None:
+    """Say what was created and what to do with it; `arguments` are those of the user's data."""
     launch = [name for name in files if name.startswith(f"{MAIN_FOLDER}/")]
     lines = [
         f"Created {show(path)}: {len(files)} files.",
@@ -203,8 +210,11 @@ def _next_steps(path: Path, files: Sequence[str]) -> None:
         "  python -m pip install -e '.[dev]'",
         "  python train.py          train on this machine",
         "  python -m pytest         check it, on two processes",
-        "  python -m tools.memory   what each rank's device has to hold, before anything runs",
     ]
+    if arguments:
+        lines += ["  on your data:", f"  {shlex.join(['python', 'train.py', *arguments])}"]
+    if "tools/memory/__main__.py" in files:
+        lines.append("  python -m tools.memory   what each rank's device has to hold, before a run")
     if launch:
         names = ", ".join(name.removeprefix(f"{MAIN_FOLDER}/") for name in launch)
         lines.append(f"  {MAIN_FOLDER + '/':<25}{names}")

@@ -38,6 +38,7 @@ class Meaning:
         fact: what of a machine answers it, as detect.py names it, or "".
         starts: what starts a job, by choice; `{}` stands for the folder of launch files.
         separator: what joins the list that a site may give instead of a text, or "".
+        data: the choice that fits, by the kind of data that lies at a path, as look.py names it.
     """
 
     concerns: str = "training"
@@ -45,6 +46,7 @@ class Meaning:
     fact: str = ""
     starts: Mapping[str, str] = field(default_factory=dict)
     separator: str = ""
+    data: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,11 @@ class Questionnaire:
         """The names of questions by the facts of a machine that answer them."""
         return {q.meaning.fact: q.name for q in self.questions.values() if q.meaning.fact}
 
+    def fitting(self, kind: str) -> dict[str, Value]:
+        """Return the answers that fit a kind of data, as look.py names it."""
+        asked = self.questions.values()
+        return {q.name: q.meaning.data[kind] for q in asked if kind in q.meaning.data}
+
     def _compile(self, source: str) -> tuple[jinja2.Template, tuple[str, ...]]:
         names = jinja2.meta.find_undeclared_variables(self._environment.parse(source))
         return self._environment.from_string(source), tuple(sorted(names))

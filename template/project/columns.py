@@ -5,6 +5,7 @@ the training split: the others must stay unseen.
 """
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -76,8 +77,38 @@ def _read_file(path: Path) -> Any:
             csv.ParseOptions(delimiter=max(",;\t", key=header.count), newlines_in_values=True),
             csv.ConvertOptions(strings_can_be_null=True),
         )
-    except pa.ArrowInvalid as error:
+    except (pa.ArrowInvalid, OSError) as error:
         raise config.ConfigError(f"{path} cannot be read: {error}") from error
+
+
+def read_new(files: Sequence[Path], learnt: dict[str, dict[str, Any]]) -> tuple[Table, Any]:
+    """The columns that were learnt, of files to predict for; and all columns, as Arrow's table.
+
+    Raises ConfigError for a column that is missing, and for texts in place of numbers.
+    """
+    parts = [_read_file(path) for path in files]
+    for path, part in zip(files, parts, strict=True):
+        for name in (*learnt["numbers"], *learnt["texts"]):
+            if part.column_names.count(name) != 1:
+                times = "two columns" if name in part.column_names else "no column"
+                raise config.ConfigError(f"{path} has {times} {name!r}: the model needs one")
+    ends = list(accumulate(map(len, parts)))
+    if not ends[-1]:
+        raise config.ConfigError(f"{', '.join(map(str, files))}: there are no rows")
+    numbers = {name: _join(name, parts, [*files], False) for name in learnt["numbers"]}
+    texts = {name: _join(name, parts, [*files], True) for name in learnt["texts"]}
+    table = Table(numbers | texts, [*files], ends)
+    for name, array in numbers.items():
+        if array.type == pa.float64():
+            table.refuse(pc.is_inf(array), name, ", and only finite numbers can be learnt from")
+        else:
+            is_text = pc.invert(pc.match_substring_regex(array, NUMBER))
+            table.refuse(is_text, name, ", but the model was trained with numbers")
+            table.refuse(pc.is_valid(array), name, " as a text: give numbers")
+    try:
+        return table, pa.concat_tables(parts, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise config.ConfigError(f"{files[0]} and the other files do not fit: {error}") from error
 
 
 def _read_bundled(name: str) -> Any:
@@ -156,9 +187,12 @@ def encode(table: Table, cfg: config.Data) -> dict[str, Any]:
         raise config.ConfigError(f"data.validation = {cfg.validation} leaves no rows for training")
     features = [name for name in table.columns if name != cfg.target]
     texts = [name for name in features if table.columns[name].type == pa.string()]
-    numbers = _encode_numbers(table, [name for name in features if name not in texts], train)
-    categories, values = _encode_texts(table, texts, train)
-    targets, outputs, unit, words = _encode_target(table, cfg, train)
+    learnt: dict[str, dict[str, Any]] = {
+        "numbers": _learn_numbers(table, [name for name in features if name not in texts], train),
+        "texts": {name: _learn_texts(table.columns[name], train) for name in texts},
+    }
+    numbers, categories = apply(table, learnt)
+    targets, target = _encode_target(table, cfg, train)
     rows = (numbers, categories, targets)
     source = table.files[0] if len(table.files) == 1 else f"{len(table.files)} files"
     return {
@@ -166,12 +200,17 @@ def encode(table: Table, cfg: config.Data) -> dict[str, Any]:
         "val": [tensor[val] for tensor in rows],
         "shape": {
             "numbers": numbers.shape[1],
-            "values": values,
-            "outputs": outputs,
-            "unit": unit,
-            "words": f"{len(order):,} rows of {source}; {words}",
+            "values": 1 + sum(map(len, learnt["texts"].values())),
+            "columns": learnt,
+            **target,
+            "words": f"{len(order):,} rows of {source}; {target['words']}",
         },
     }
+
+
+def apply(table: Table, learnt: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """Numbers and categories of any rows, as those of the training split became them."""
+    return _scale_numbers(table, learnt["numbers"]), _number_texts(table, learnt["texts"])
 
 
 def _check_cells(table: Table, name: str, cfg: config.Data) -> None:
@@ -199,22 +238,38 @@ def _check_cells(table: Table, name: str, cfg: config.Data) -> None:
         )
 
 
-def _encode_numbers(table: Table, names: list[str], train: Tensor) -> Tensor:
+def _learn_numbers(table: Table, names: list[str], train: Tensor) -> dict[str, list[float]]:
+    """Of each column: median, mean, deviation, and whether there are gaps, as 0 or 1."""
+    if not names:
+        return {}
+    raw = _stack(table, names)[train]
+    gaps = raw.isnan()
+    if (empty := gaps.all(0)).any():
+        name = names[int(empty.nonzero()[0])]
+        raise config.ConfigError(f"column {name!r} has no value to train on: data.leave_out")
+    median = raw.nanmedian(0).values
+    mean, deviation = _spread(torch.where(gaps, median, raw))
+    found: list[list[float]] = torch.stack((median, mean, deviation, gaps.any(0)), 1).tolist()
+    return dict(zip(names, found, strict=True))
+
+
+def _scale_numbers(table: Table, learnt: dict[str, list[float]]) -> Tensor:
     """[rows, numbers] float32: standardised columns, and one for each with gaps that tells them.
 
     A gap has the median of its column, so that the model sees something usual.
     """
-    if not names:
+    if not learnt:
         return torch.zeros(table.ends[-1], 1)  # a layer needs an input
-    raw = torch.stack([torch.tensor(table.columns[name].to_numpy()) for name in names], 1)
+    raw = _stack(table, list(learnt))
+    median, mean, deviation, has_gaps = torch.tensor([*learnt.values()], dtype=torch.float64).T
     gaps = raw.isnan()
-    if (empty := gaps[train].all(0)).any():
-        name = names[int(empty.nonzero()[0])]
-        raise config.ConfigError(f"column {name!r} has no value to train on: data.leave_out")
-    filled = torch.where(gaps, raw[train].nanmedian(0).values, raw)
-    mean, deviation = _spread(filled[train])
-    with_gaps = gaps[train].any(0)
-    return torch.cat(((filled - mean) / deviation, gaps[:, with_gaps]), 1).float()
+    scaled = (torch.where(gaps, median, raw) - mean) / deviation
+    return torch.cat((scaled, gaps[:, has_gaps > 0]), 1).float()
+
+
+def _stack(table: Table, names: list[str]) -> Tensor:
+    """[rows, names] float64, gaps as NaN."""
+    return torch.stack([torch.tensor(table.columns[name].to_numpy()) for name in names], 1)
 
 
 def _spread(values: Tensor) -> tuple[Tensor, Tensor]:
@@ -227,34 +282,37 @@ def _spread(values: Tensor) -> tuple[Tensor, Tensor]:
     return mean, deviation.where(deviation > 1e-12 * mean.abs(), 1.0)
 
 
-def _encode_texts(table: Table, names: list[str], train: Tensor) -> tuple[Tensor, int]:
-    """[rows, columns] int64, and how many numbers there are: each text of each column has its own.
+def _learn_texts(array: Any, train: Tensor) -> list[str | None]:
+    """The texts of a column in order, None for an empty cell."""
+    known = array.take(train.numpy()).unique()
+    found: list[str | None] = known.take(pc.array_sort_indices(known)).to_pylist()
+    return found
 
-    An empty cell counts as a text. What no training row has is 0.
-    """
+
+def _number_texts(table: Table, learnt: dict[str, list[str | None]]) -> Tensor:
+    """[rows, columns] int64: each text of each column has its own number, and an unknown one 0."""
     encoded, values = [], 1
-    for name in names:
-        array = table.columns[name]
-        known = array.take(train.numpy()).unique()
-        known = known.take(pc.array_sort_indices(known))
-        numbers = pc.fill_null(pc.index_in(array, value_set=known), -values)
+    for name, known in learnt.items():
+        value_set = pa.array(known, type=pa.string())
+        numbers = pc.fill_null(pc.index_in(table.columns[name], value_set=value_set), -values)
         encoded.append(torch.tensor(numbers.to_numpy()).long() + values)
         values += len(known)
-    return torch.stack(encoded, 1) if encoded else torch.zeros(table.ends[-1], 0).long(), values
+    return torch.stack(encoded, 1) if encoded else torch.zeros(table.ends[-1], 0).long()
 
 
 # --- The target ---
 
 
-def _encode_target(table: Table, cfg: config.Data, train: Tensor) -> tuple[Tensor, int, float, str]:
-    """Targets [rows] float32, the model's outputs, the target's unit, and a description."""
+def _encode_target(table: Table, cfg: config.Data, train: Tensor) -> tuple[Tensor, dict[str, Any]]:
+    """Targets [rows] float32, and what data.Shape says of them."""
     array = table.columns[cfg.target]
     table.refuse(pc.is_null(array, nan_is_null=True), cfg.target, ", and it is data.target")
     if _choose_task(array, cfg) == "regression":
         values = torch.tensor(array.to_numpy())
         mean, deviation = _spread(values[train])
         words = f"{cfg.target} is a quantity, {mean:.6g} in the mean"
-        return ((values - mean) / deviation).float(), 1, deviation.item(), words
+        scale: dict[str, Any] = {"mean": mean.item(), "unit": deviation.item(), "labels": []}
+        return ((values - mean) / deviation).float(), {"outputs": 1, **scale, "words": words}
     classes = array.unique()
     classes = classes.take(pc.array_sort_indices(classes))
     numbers = torch.tensor(pc.index_in(array, value_set=classes).to_numpy()).long()
@@ -267,7 +325,8 @@ def _encode_target(table: Table, cfg: config.Data, train: Tensor) -> tuple[Tenso
         )
     share, most = count.max() / len(train), names[int(count.argmax())]
     words = f"{cfg.target} has {len(classes)} classes, {share:.1%} of the rows are {most!r}"
-    return numbers.float(), len(classes), 1.0, words
+    scale = {"mean": 0.0, "unit": 1.0, "labels": names}
+    return numbers.float(), {"outputs": len(names), **scale, "words": words}
 
 
 def _choose_task(array: Any, cfg: config.Data) -> str:

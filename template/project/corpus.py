@@ -90,7 +90,7 @@ def prepare(cfg: config.Data, folder: Path) -> None:
     """
     dtype, train, val = _index_shards(cfg) if has_tokens(cfg) else _write_texts(cfg, folder)
     for path in sorted({piece.path for piece in train + val}):
-        _check_tokens(cfg, folder / path, dtype)
+        _check_tokens(cfg, folder, path, dtype)
     sizes = [sum(piece.end - piece.begin for piece in pieces) for pieces in (train, val)]
     words = f"{sizes[0]:,} tokens of {cfg.source} for training, {sizes[1]:,} for validation"
     index = {"dtype": dtype, "train": train, "val": val, "words": words}
@@ -178,14 +178,15 @@ def _divide(pieces: list[Piece], border: int) -> tuple[list[Piece], list[Piece]]
     return [p for p in before if p.begin < p.end], [p for p in behind if p.begin < p.end]
 
 
-def _check_tokens(cfg: config.Data, path: Path, dtype: str) -> None:
+def _check_tokens(cfg: config.Data, folder: Path, path: str, dtype: str) -> None:
     """Look at every token once: a vocabulary too small is noticed before the first step."""
-    tokens = _map(str(path), dtype, _whole(path, dtype).end)
+    tokens = _map(str(folder / path), dtype, _whole(folder / path, dtype).end)
     ends = [block.long().aminmax() for block in tokens.split(BLOCK)]
     least, most = min(int(end.min) for end in ends), max(int(end.max) for end in ends)
     if least < 0 or most >= cfg.vocabulary:
+        where = path if has_tokens(cfg) else f"data.source = {cfg.source!r}"
         raise config.ConfigError(
-            f"{path} has the token {least if least < 0 else most}, but data.vocabulary = "
+            f"{where} has the token {least if least < 0 else most}, but data.vocabulary = "
             f"{cfg.vocabulary}, read as {dtype}"
         )
 
@@ -198,6 +199,8 @@ def _write_texts(cfg: config.Data, folder: Path) -> tuple[str, list[Piece], list
     files = find_files(cfg)
     held_out = max(1, round(cfg.validation * len(files)))
     splits = {"train.bin": files[held_out:], "val.bin": files[:held_out]}
+    if held_out >= len(files) > 1:
+        raise config.ConfigError(f"data.validation = {cfg.validation} leaves no text for training")
     parts = splits if len(files) > 1 else {"all.bin": files}
     tokenizer = _open_tokenizer(cfg)
     dtype = tokenizer.dtype if tokenizer else "uint8"
@@ -205,6 +208,9 @@ def _write_texts(cfg: config.Data, folder: Path) -> tuple[str, list[Piece], list
     for name, texts in parts.items():
         with (folder / name).open("wb") as target:
             (tokenizer.write if tokenizer else _copy)(texts, target)
+            if not target.tell():
+                named = texts[0] if len(texts) == 1 else f"{texts[0]}, ... ({len(texts):,} files)"
+                raise config.ConfigError(f"{named}: there is no text in it")
         pieces.append(_whole(folder / name, dtype)._replace(path=name))
     if len(pieces) == 2:
         return dtype, pieces[:1], pieces[1:]

@@ -20,7 +20,7 @@ MOST: dict[str, Any] = {
     "optimizer_sharding": "zero1",
     "compression": True,
     "tracker": "wandb",
-    "tools": ["preflight", "memory", "scaling", "profile", "checkpoints"],
+    "tools": ["preflight", "memory", "scaling", "profile", "predict", "checkpoints"],
     "clusters": ["local", "slurm"],
     "nodes": 2,
 }

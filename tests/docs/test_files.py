@@ -19,7 +19,7 @@ NOT_ONLY_LOCAL = "`clusters` other than `local` alone"
 MOST: Answers = {
     "checkpoint": True,
     "compression": True,
-    "tools": ["preflight", "memory", "scaling", "profile", "checkpoints"],
+    "tools": ["preflight", "memory", "scaling", "profile", "predict", "checkpoints"],
     "tracker": "wandb",
     "model": "custom",
     "container": "docker",
@@ -45,6 +45,12 @@ def expected(condition: str, answers: Answers) -> bool:
         return answers.get("clusters") != ["local"]
     if not condition:
         return True
+    alternatives = condition.split(", or ")
+    return any(all(holds(p, answers) for p in a.split(" and ")) for a in alternatives)
+
+
+def holds(condition: str, answers: Answers) -> bool:
+    """Whether one answer is as a condition says."""
     found = CONDITION.fullmatch(condition)
     assert found, condition
     value = answers[found[1]]
@@ -57,19 +63,22 @@ def word(value: Value) -> str:
 
 
 def projects() -> Iterator[Answers]:
-    """The largest, the smallest, and each with one answer of the largest alone."""
+    """The largest, the smallest, each with one answer of the largest alone; all families' tools."""
     plain = {"model": "mlp", "tracker": "none", "container": "none"} | LEAST
     yield plain | MOST
     yield plain
     for name, value in MOST.items():
         for one in value if isinstance(value, list) else [value]:
             chosen: Value = [one] if isinstance(value, list) else one
-            needed: Answers = {"checkpoint": True} if one == "checkpoints" else {}
+            needed: Answers = {"checkpoint": True} if one in ("checkpoints", "predict") else {}
             if one == "kubernetes":
                 needed = {"container": "docker"}
             if one == "docker":
                 needed = {"clusters": ["local"]}
             yield plain | needed | {name: chosen}
+    for model in template.QUESTIONS["model"].values:
+        for tool in ("predict", "checkpoints"):
+            yield plain | {"model": model, "checkpoint": True, "tools": [tool]}
 
 
 def test_table_names_every_file_of_the_largest_project() -> None:

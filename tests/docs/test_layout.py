@@ -15,7 +15,7 @@ PROJECTS: list[Answers] = [
     {"model": "custom", "tools": ["preflight"], "accumulation": True, "amp": "fp16"},
     {
         "model": "gpt",
-        "tools": ["preflight", "memory", "scaling", "profile", "checkpoints"],
+        "tools": ["preflight", "memory", "scaling", "profile", "predict", "checkpoints"],
         "compression": True,
         "tracker": "wandb",
         "dynamic_graph": True,

@@ -26,7 +26,7 @@ EFFECTS = {
     "howto/table.md": ["my-table/runs/rent/curve.png", "my-table/runs/dear/curve.png"],
     "howto/text.md": ["my-text/runs/tokens/curve.png"],
     "howto/update.md": ["my-project/engine/failures.py"],
-    "howto/use.md": ["my-project/first.safetensors"],
+    "howto/use.md": ["my-model/exported/model.safetensors", "my-model/predicted.parquet"],
 }
 LISTS = ["howto/index.md", "howto/troubleshooting.md"]  # what leads to other pages
 NOT_RUN = {"asks in a terminal"}  # reasons for which a page may pass a block over

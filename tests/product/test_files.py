@@ -137,7 +137,7 @@ def test_where_it_runs_leaves_training_files_as_they_are(tmp_path: Path) -> None
         {"clusters": ["kubernetes", "ssh"], "container": "docker", "network": "efa"},
     ]
     training: Answers = {"model": "gpt", "tracker": "mlflow", "compression": True}
-    training["tools"] = ["preflight", "memory", "scaling", "profile", "checkpoints"]
+    training["tools"] = ["preflight", "memory", "scaling", "profile", "predict", "checkpoints"]
     texts: set[tuple[str, ...]] = set()
     for number, answers in enumerate(where):
         folder = tmp_path / str(number)

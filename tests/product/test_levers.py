@@ -23,7 +23,7 @@ PLAIN: Answers = {
     "amp": "off",
     "checkpoint": True,
     "compression": True,
-    "tools": [*TOOLS, "checkpoints"],
+    "tools": [*TOOLS, "predict", "checkpoints"],
 }
 ALL: Answers = {
     "model": "gpt",
@@ -33,7 +33,7 @@ ALL: Answers = {
     "checkpoint": True,
     "optimizer_sharding": "zero1",
     "compression": True,
-    "tools": [*TOOLS, "checkpoints"],
+    "tools": [*TOOLS, "predict", "checkpoints"],
 }
 BRIEF: Answers = {
     "model": "resnet",

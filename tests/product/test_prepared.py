@@ -42,14 +42,18 @@ def test_prepared_again_on_demand_alone(model: str, tmp_path: Path) -> None:
     assert "--force needs --prepare-only" in run.output
 
 
+SHARES = ["data.validation=1.5", "data.validation=-1", "data.validation=0"]
 MISTAKES = {
-    "custom": ["data.validation=1.5"],
-    "mlp": ["data.validation=1.5"],
-    "resnet": ["data.validation=1.5"],
-    "table": ["data.source=", "data.source=/", "data.source=**x", "data.validation=1.5"],
-    "distilbert": ["empty.csv", "bytes.csv", "words.jsonl", "list.jsonl", "data.validation=1.5"],
+    "custom": SHARES,
+    "mlp": SHARES,
+    "resnet": SHARES,
+    "table": ["data.source=", "data.source=/", "data.source=**x", *SHARES],
+    "distilbert": ["empty.csv", "bytes.csv", "words.jsonl", "list.jsonl", *SHARES],
+    "gpt": ["empty.txt", "words.txt", *SHARES],
 }
 SPOILT = {
+    "empty.txt": b"",
+    "words.txt": b"good morning\n" * 99,
     "empty.csv": b"",
     "bytes.csv": b"text,label\n\xff,a\n",
     "words.jsonl": b"good morning\n",
@@ -67,7 +71,25 @@ def test_mistakes_of_the_source_are_said(model: str, tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(content)
     for mistake in MISTAKES[model]:
         said = f"data.source={tmp_path / mistake}" if mistake in SPOILT else mistake
-        run = forkserver.train(project, 1, [said, f"data.folder={tmp_path / 'data'}"])
+        small = ["data.vocabulary=100"] if model == "gpt" else []
+        run = forkserver.train(project, 1, [said, f"data.folder={tmp_path / 'data'}", *small])
         assert run.codes == [2], f"{said}: {run.output}"
+        assert "partial" not in run.output, "a path of the program's own"
+        if mistake in SHARES[1:]:
+            assert f"{mistake.replace('=', ' = ')}" in run.output.replace(".0 must", " must")
         assert run.output.splitlines()[-1].startswith("error: "), run.output
         assert "Traceback" not in run.output
+
+
+def test_own_data_may_lack_the_name_of_what_is_prepared(tmp_path: Path) -> None:
+    """Only `--force` needs that name, and says so."""
+    answers = completed({"model": "custom", "tracker": "none", "tools": []})
+    template.write(answers, tmp_path)
+    text = (tmp_path / "data.py").read_text()
+    (tmp_path / "data.py").write_text(text.replace("prepared_path", "_place"))
+    overrides = settings(answers, tmp_path / "data")
+    assert forkserver.train(tmp_path, 1, [ONLY, *overrides]).codes == [0]
+    run = forkserver.train(tmp_path, 1, [ONLY, "--force", *overrides])
+    assert run.codes == [2]
+    assert run.output.startswith("error: --force needs a function `prepared_path` in data.py")
+    assert len(run.output.splitlines()) == 1

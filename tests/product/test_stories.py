@@ -3,8 +3,11 @@
 import csv
 import json
 import math
+import os
 import random
 import statistics
+import subprocess
+import sys
 from array import array
 from collections import Counter
 from collections.abc import Sequence
@@ -48,15 +51,42 @@ def last(project: Path, ranks: int, overrides: list[str]) -> dict[str, float]:
     return found
 
 
+def run_tool(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run one of a project's programs as a user does."""
+    return subprocess.run(
+        [sys.executable, "-m", *arguments],
+        cwd=project,
+        env={**os.environ, **forkserver.ONE_THREAD},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def predictions(project: Path, *arguments: str) -> list[dict[str, str]]:
+    """What the trained run predicts: for files, or for what was held out."""
+    done = run_tool(project, "tools.predict", "runs/run", *arguments, "--output", "found.csv")
+    assert done.returncode == 0, done.stderr
+    with (project / "found.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def mean_error(rows: list[dict[str, str]], target: str) -> float:
+    return statistics.mean(abs(float(row[target]) - float(row["predicted"])) for row in rows)
+
+
 @pytest.fixture
 def tables(tmp_path: Path) -> Path:
-    template.write({"model": "table", "amp": "off"}, tmp_path / "project")
+    template.write({"model": "table", "amp": "off", "tools": ["predict"]}, tmp_path / "project")
     return tmp_path / "project"
 
 
 def test_a_price_to_predict(tables: Path) -> None:
-    """In its own unit, from a text, a number with gaps and a number: far below the median's."""
-    rows = flats()
+    """In its own unit, from a text, a number with gaps and a number: far below the median's.
+
+    Also for rows that the run never saw. One process predicts what two ranks evaluated.
+    """
+    rows, unseen = flats()[:-100], flats()[-100:]
     path = write(tables / "flats.csv", rows)
     overrides = [f"data.source={path}", "data.target=rent", 'data.leave_out=["dear"]']
     found = last(tables, 2, overrides)
@@ -65,6 +95,14 @@ def test_a_price_to_predict(tables: Path) -> None:
     baseline = statistics.mean(abs(rent - middle) for rent in rents)
     assert found["val_mae"] < 0.3 * baseline
     assert found["val_mae"] < found["val_rmse"] < baseline
+    held_out = predictions(tables, "--newest")
+    assert mean_error(held_out, "target") == pytest.approx(found["val_mae"], rel=1e-4)
+    new = write(tables / "new.csv", unseen)
+    assert mean_error(predictions(tables, "new.csv"), "rent") < 0.3 * baseline
+    write(new, [[*row[:1], *row[2:]] for row in unseen], [HEADER[0], *HEADER[2:]])
+    done = run_tool(tables, "tools.predict", "runs/run", "new.csv")
+    assert done.returncode == 2
+    assert done.stderr == "error: new.csv has no column 'rooms': the model needs one\n"
 
 
 def test_a_class_to_predict(tables: Path) -> None:
@@ -110,7 +148,10 @@ WORDS = ["the cat sleeps.", "a dog runs after it.", "nobody knows why.", "it rai
 
 @pytest.mark.parametrize("layout", ["nano", "shards"])
 def test_tokens_of_my_own_tokenizer(layout: str, tmp_path: Path) -> None:
-    """nanoGPT's files, or shards of int32: better than the entropy of the tokens by themselves."""
+    """nanoGPT's files, or shards of int32: better than the entropy of the tokens by themselves.
+
+    What the run writes then are the words of the text.
+    """
     draw = random.Random(0)
     text = " ".join(draw.choice(WORDS) for _ in range(4000))
     trained = ByteLevelBPETokenizer()
@@ -124,12 +165,21 @@ def test_tokens_of_my_own_tokenizer(layout: str, tmp_path: Path) -> None:
         parts = {f"{number:02d}": ids[number * 2000 : (number + 1) * 2000] for number in range(8)}
     for name, part in parts.items():
         (folder / f"{name}.bin").write_bytes(array(code, part).tobytes())
-    template.write({"model": "gpt", "amp": "off"}, tmp_path / "project")
+    project = tmp_path / "project"
+    template.write({"model": "gpt", "amp": "off", "tools": ["predict"]}, project)
     kind = {"H": "uint16", "i": "int32"}[code]
     source = [f"data.source={folder}", f"data.token_dtype={kind}", "data.vocabulary=300"]
     small = ["data.window=32", "data.windows_per_epoch=320", "model.width=32", "model.layers=1"]
     quick = ["train.epochs=2", "train.global_batch_size=8", "optim.warmup_steps=10"]
-    found = last(tmp_path / "project", 2, [*source, *small, *quick])
+    found = last(project, 2, [*source, *small, *quick])
     shares = [count / len(ids) for count in Counter(ids).values()]
     entropy = -sum(share * math.log2(share) for share in shares)
     assert found["val_bits_per_token"] < 0.6 * entropy
+    trained.save(str(project / "tokenizer.json"))
+    sample = ["tools.sample", "runs/run", "--prompt", "the cat", "--top-p", "0.9"]
+    done = run_tool(project, *sample, "--tokenizer", "tokenizer.json")
+    assert done.returncode == 0, done.stderr
+    known = {word for sentence in WORDS for word in sentence.split()}
+    written = done.stdout.split()
+    assert len(written) > 50
+    assert sum(word in known for word in written) > 0.8 * len(written)

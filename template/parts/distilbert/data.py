@@ -6,7 +6,7 @@ import hashlib
 import json
 import sysconfig
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,6 +43,8 @@ class Shape:
     length: int
     padding: int  # the token id that stands for nothing
     weights: str  # folder of the pretrained network; empty: from scratch
+    tokenizer: str  # its folder
+    labels: list[str] = field(repr=False)  # of the classes
 
 
 class Texts(Dataset[Batch]):
@@ -122,6 +124,8 @@ def open_splits(cfg: config.Data) -> Splits:
         length=cfg.length,
         padding=prepared["padding"],
         weights=str(folder / "weights") if cfg.pretrained else "",
+        tokenizer=str(folder / "tokenizer"),
+        labels=prepared["classes"],
     )
     return Splits(Texts(*prepared["train"]), Texts(*prepared["val"]), shape)
 
@@ -163,21 +167,28 @@ def _read_file(path: Path, cfg: config.Data) -> list[Row]:
         raise config.ConfigError(
             f"data.source = {cfg.source!r}: neither 'stdlib' nor a .csv or .jsonl file"
         )
+    rows = read_table(path, [cfg.text, cfg.label])
+    return [Row(str(row[cfg.text]), str(row[cfg.label])) for row in rows]
+
+
+def read_table(path: Path, columns: list[str]) -> list[dict[str, Any]]:
+    """The records of a file. Raises ConfigError for the first that lacks one of the columns."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             table: list[Any]
             table = list(csv.DictReader(file) if path.suffix == ".csv" else map(json.loads, file))
-    except (ValueError, csv.Error) as error:
+    except (OSError, ValueError, csv.Error) as error:
         raise config.ConfigError(f"{path} is no .csv or .jsonl file in UTF-8: {error}") from error
     for place, row in enumerate(table, start=1):
         if not isinstance(row, dict):
             raise config.ConfigError(f"{path}: record {place} is no object with names: {row!r}")
-        if row.get(cfg.text) is None or row.get(cfg.label) is None:
+        missing = [name for name in columns if row.get(name) is None]
+        if missing:
             raise config.ConfigError(
-                f"{path}: record {place} has no {cfg.text!r} or no {cfg.label!r}; its columns are "
+                f"{path}: record {place} has no {missing[0]!r}; its columns are "
                 f"{sorted(map(str, row))}: set data.text and data.label"
             )
-    return [Row(str(row[cfg.text]), str(row[cfg.label])) for row in table]
+    return table
 
 
 def _read_stdlib() -> Iterator[Row]:
@@ -223,12 +234,17 @@ def _train_tokenizer(texts: list[str], vocabulary: int) -> Any:
     return transformers.PreTrainedTokenizerFast(tokenizer_object=pairs._tokenizer, **special)
 
 
+def encode(texts: list[str], tokenizer: Any, length: int) -> Tensor:
+    """Token ids [texts, length] int32, cut or padded at the end."""
+    options = {"truncation": True, "max_length": length, "padding": "max_length"}
+    ids: Tensor = tokenizer(texts, return_tensors="pt", **options)["input_ids"]
+    return ids.int()
+
+
 def _encode(
     rows: list[Row], tokenizer: Any, classes: list[str], length: int
 ) -> tuple[Tensor, Tensor]:
-    """Token ids [rows, length] int32 and targets [rows] int64."""
-    texts = [row.text for row in rows]
-    options = {"truncation": True, "max_length": length, "padding": "max_length"}
-    ids: Tensor = tokenizer(texts, return_tensors="pt", **options)["input_ids"]
+    """Tokens as `encode` gives them, and targets [rows] int64."""
     numbers = {label: number for number, label in enumerate(classes)}
-    return ids.int(), torch.tensor([numbers[row.label] for row in rows])
+    targets = torch.tensor([numbers[row.label] for row in rows])
+    return encode([row.text for row in rows], tokenizer, length), targets

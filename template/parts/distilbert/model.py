@@ -73,7 +73,14 @@ def build(cfg: config.Model, shape: data.Shape) -> nn.Module:
     if shape.weights:
         encoder = transformers.DistilBertModel.from_pretrained(shape.weights)
         return Classifier(encoder, cfg, shape)
-    size = transformers.DistilBertConfig(
+    return Classifier(transformers.DistilBertModel(encoder_config(cfg, shape)), cfg, shape)
+
+
+def encoder_config(cfg: config.Model, shape: data.Shape) -> transformers.DistilBertConfig:
+    """The size of the encoder: of the pretrained one, or as the config has it."""
+    if shape.weights:
+        return transformers.DistilBertConfig.from_pretrained(shape.weights)
+    return transformers.DistilBertConfig(
         vocab_size=shape.vocabulary,
         max_position_embeddings=shape.length,
         dim=cfg.width,
@@ -84,7 +91,6 @@ def build(cfg: config.Model, shape: data.Shape) -> nn.Module:
         attention_dropout=cfg.dropout,
         pad_token_id=shape.padding,
     )
-    return Classifier(transformers.DistilBertModel(size), cfg, shape)
 
 
 def loss_sum(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ class Batch(NamedTuple):
 class Shape:
     channels: int
     classes: int
+    labels: list[str] = field(repr=False)  # of the classes
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def open_splits(cfg: config.Data) -> Splits:
     return Splits(
         ImageFiles(Files(*listed["train"]), cfg, augment),
         ImageFiles(Files(*listed["val"]), cfg),
-        Shape(cfg.channels, len(listed["classes"])),
+        Shape(cfg.channels, len(listed["classes"]), listed["classes"]),
     )
 
 
@@ -147,7 +148,7 @@ def _open_digits(cfg: config.Data, augment: Augment) -> Splits:
     return Splits(
         Images(images[train], targets[train], augment),
         Images(images[val], targets[val]),
-        Shape(cfg.channels, classes=10),
+        Shape(cfg.channels, 10, [str(digit) for digit in range(10)]),
     )
 
 

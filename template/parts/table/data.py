@@ -4,7 +4,7 @@ import hashlib
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,8 +28,11 @@ class Shape:
 
     numbers: int
     values: int  # of all categories together
+    columns: dict[str, Any]  # what columns.py has learnt from them
     outputs: int  # 1 for a quantity, else the number of classes
-    unit: float  # of a quantity: its standard deviation, as the file has it
+    mean: float  # of a quantity, as the file has it
+    unit: float  # its standard deviation
+    labels: list[str]  # of the classes
     words: str
 
     def __str__(self) -> str:

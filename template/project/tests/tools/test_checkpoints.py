@@ -1,13 +1,10 @@
-"""The checkpoints of a run, listed, verified and exported."""
+"""The checkpoints of a run, listed and verified."""
 
-import json
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-import config
 from engine import checkpoint
 from tools import checkpoints
 
@@ -30,23 +27,3 @@ def test_damage_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     good, damaged = capsys.readouterr().out.splitlines()
     assert good.startswith("step_00000002.pt  0.0 MB, by 2 ranks")
     assert damaged.startswith("step_00000003.pt  its content is not what was written")
-
-
-def test_export(tmp_path: Path) -> None:
-    """The newest weights, in the library's format, where it is installed."""
-    pytest.importorskip("safetensors")
-    save(tmp_path, 2)
-    output = tmp_path / "model.safetensors"
-    checkpoints.main(["export", "--output", str(output), str(tmp_path)])
-    content = output.read_bytes()
-    size = int.from_bytes(content[:8], "little")
-    header = json.loads(content[8 : 8 + size])
-    assert header["weight"]["shape"] == [2, 2]
-    assert header["__metadata__"]["step"] == "2"
-
-
-def test_export_says_what_it_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save(tmp_path, 2)
-    monkeypatch.setitem(sys.modules, "safetensors.torch", None)
-    with pytest.raises(config.ConfigError, match="pip install safetensors"):
-        checkpoints.main(["export", str(tmp_path)])

@@ -1,0 +1,31 @@
+"""New images to predict for."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import config
+import data
+from tools import trained
+
+KIND = "images, or folders of them"
+
+
+def read(files: Sequence[Path], run: trained.Trained) -> tuple[data.ImageFiles, Any]:
+    """The images as the model takes them, and their paths."""
+    paths = [str(path) for file in files for path in _find(file)]
+    return data.ImageFiles([(path, data.IGNORE) for path in paths], run.cfg.data), pa.table(
+        {"file": paths}
+    )
+
+
+def _find(path: Path) -> list[Path]:
+    """A file itself, or all images in a folder."""
+    if path.is_file():
+        return [path]
+    found = [file for file in path.rglob("*") if file.suffix.lower() in data.ENDINGS]
+    if not found:
+        raise config.ConfigError(f"{path} is neither a file nor a folder that holds images")
+    return sorted(found)

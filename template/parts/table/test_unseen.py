@@ -1,0 +1,139 @@
+"""New rows are predicted for as the rows of the training were."""
+
+import shutil
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import torch
+from pyarrow import csv, parquet
+
+import config
+import train
+from support import common, processes
+from tools import predict
+
+ROWS = 40
+
+
+def flats() -> dict[str, list[Any]]:
+    """Rows with a number, a number with gaps, a text with gaps, and what to predict."""
+    rows = range(ROWS)
+    return {
+        "size": [20.5 + n for n in rows],
+        "rooms": [None if n % 8 == 3 else n % 5 + 1 for n in rows],
+        "district": [None if n % 10 == 6 else ("north", "south", "east")[n % 3] for n in rows],
+        "rent": [300.25 + 11 * n for n in rows],
+        "dear": ["yes" if n % 4 == 0 else "no" for n in rows],
+    }
+
+
+def train_on(folder: Path, target: str, left: str) -> Path:
+    """A short run that predicts a column from all but another one."""
+    csv.write_csv(pa.table(flats()), folder / "flats.csv")
+    source = [f"data.source={folder / 'flats.csv'}", f"data.folder={folder}", "train.max_steps=3"]
+    column = [f"data.target={target}", f'data.leave_out=["{left}"]']
+    run = [f"run.folder={folder}", f"run.name={target}"]
+    processes.run(1, train.main, [*common.SMALL, *source, *column, *run])
+    return folder / target
+
+
+@pytest.fixture(scope="module")
+def rent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that predicts a quantity."""
+    return train_on(tmp_path_factory.mktemp("rent"), "rent", "dear")
+
+
+@pytest.fixture(scope="module")
+def dear(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that predicts a class."""
+    return train_on(tmp_path_factory.mktemp("dear"), "dear", "rent")
+
+
+def held_out() -> list[int]:
+    """The rows of the validation split."""
+    seed = common.settings(Path()).data.split_seed
+    order: list[int] = torch.randperm(ROWS, generator=torch.Generator().manual_seed(seed)).tolist()
+    return order[: round(common.settings(Path()).data.validation * ROWS)]
+
+
+def both_ways(run: Path, folder: Path, target: str) -> tuple[Any, Any, Any]:
+    """The validation rows; predictions for them as held out; and for files that have them.
+
+    One file lacks the target, the other has its columns in another order.
+    """
+    predict.main([str(run), "--output", str(folder / "held_out.csv")])
+    rows = pa.table(flats()).take(held_out())
+    csv.write_csv(rows.drop_columns([target]).slice(0, 3), folder / "1.csv")
+    parquet.write_table(rows.slice(3).select(rows.column_names[::-1]), folder / "2.parquet")
+    files = [str(folder / "1.csv"), str(folder / "2.parquet")]
+    predict.main([str(run), *files, "--output", str(folder / "new.csv")])
+    found = csv.read_csv(folder / "new.csv")
+    assert {*found.column_names} > {*rows.column_names}
+    assert found["size"].to_pylist() == rows["size"].to_pylist()
+    return rows, csv.read_csv(folder / "held_out.csv"), found
+
+
+def test_quantities_are_in_their_own_unit(rent: Path, tmp_path: Path) -> None:
+    """The same rows give the same predictions, from whichever file."""
+    rows, expected, found = both_ways(rent, tmp_path, "rent")
+    assert expected["target"].to_pylist() == pytest.approx(rows["rent"].to_pylist())
+    assert found["predicted"].to_pylist() == pytest.approx(expected["predicted"].to_pylist())
+
+
+def test_classes_have_their_names(dear: Path, tmp_path: Path) -> None:
+    """And the probability that the model gives them."""
+    rows, expected, found = both_ways(dear, tmp_path, "dear")
+    assert expected["target"].to_pylist() == rows["dear"].to_pylist()
+    assert found["predicted"].to_pylist() == expected["predicted"].to_pylist()
+    chances = expected["probability"].to_pylist()
+    assert found["probability"].to_pylist() == pytest.approx(chances)
+    assert all(0.5 <= chance <= 1 for chance in chances)
+
+
+def test_gaps_and_unknown_texts(rent: Path, tmp_path: Path) -> None:
+    """A gap has the median of the training rows, and a text that none of them has is unknown."""
+    rows = pa.table(flats()).take([row for row in range(ROWS) if row not in held_out()])
+    middle = statistics.median_low(rows["size"].to_pylist())
+    (tmp_path / "new.csv").write_text(f"size,rooms,district\n,1,abroad\n{middle},1,away\n")
+    predict.main([str(rent), str(tmp_path / "new.csv"), "--output", str(tmp_path / "out.csv")])
+    one, other = csv.read_csv(tmp_path / "out.csv")["predicted"].to_pylist()
+    assert one == pytest.approx(other)
+
+
+MISTAKES = {
+    "size,district\n1.5,north\n": "new.csv has no column 'rooms': the model needs one",
+    "size,rooms,district,size\n1,1,north,1\n": "new.csv has two columns 'size'",
+    "size,rooms,district\n1.5,1,north\nbig,1,north\n": "new.csv, row 2: column 'size' is 'big'",
+    "size,rooms,district\ninf,1,north\n": "new.csv, row 1: column 'size' is inf",
+    "size,rooms,district\n1.5,1\n": "new.csv cannot be read",
+    "size,rooms,district\n": "new.csv: there are no rows",
+    "": "new.csv cannot be read",
+}
+
+
+def test_files_that_do_not_fit_are_named(rent: Path, tmp_path: Path) -> None:
+    """With the row or the column, and nothing is written."""
+    for content, reason in MISTAKES.items():
+        (tmp_path / "new.csv").write_text(content)
+        with pytest.raises(config.ConfigError) as error:
+            predict.main([str(rent), str(tmp_path / "new.csv")])
+        assert reason in str(error.value)
+    with pytest.raises(config.ConfigError, match=r"absent\.csv cannot be read"):
+        predict.main([str(rent), str(tmp_path / "absent.csv")])
+    assert not (rent / "predictions.csv").exists()
+
+
+def test_data_that_changed_are_not_those_of_the_run(rent: Path, tmp_path: Path) -> None:
+    """What was held out is not known any more; new files are predicted for as before."""
+    run = shutil.copytree(rent, tmp_path / "run")
+    changed = tmp_path / "flats.csv"
+    csv.write_csv(pa.table(flats()).slice(1), changed)
+    text = (run / "config.toml").read_text()
+    (run / "config.toml").write_text(text.replace(str(rent.parent / "flats.csv"), str(changed)))
+    with pytest.raises(config.ConfigError, match="has changed since the run"):
+        predict.main([str(run)])
+    predict.main([str(run), str(changed)])
+    assert len(csv.read_csv(run / "predictions.csv")) == ROWS - 1
