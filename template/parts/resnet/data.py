@@ -189,10 +189,10 @@ def _list_files(cfg: config.Data) -> dict[str, Any]:
     else:
         files = _list_folder(root, classes)
         train, val = ([files[i] for i in share] for share in _hold_out(len(files), cfg))
-    return {"classes": classes, "train": _packed(train), "val": _packed(val)}
+    return {"classes": classes, "train": packed(train), "val": packed(val)}
 
 
-def _packed(files: list[tuple[str, int]]) -> tuple[Tensor, ...]:
+def packed(files: list[tuple[str, int]]) -> tuple[Tensor, ...]:
     """What Files holds."""
     names = [path.encode() for path, _ in files]
     ends = torch.tensor([len(name) for name in names]).cumsum(0)

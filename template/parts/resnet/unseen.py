@@ -16,9 +16,8 @@ KIND = "images, or folders of them"
 def read(files: Sequence[Path], run: trained.Trained) -> tuple[data.ImageFiles, Any]:
     """The images as the model takes them, and their paths."""
     paths = [str(path) for file in files for path in _find(file)]
-    return data.ImageFiles([(path, data.IGNORE) for path in paths], run.cfg.data), pa.table(
-        {"file": paths}
-    )
+    packed = data.Files(*data.packed([(path, data.IGNORE) for path in paths]))
+    return data.ImageFiles(packed, run.cfg.data), pa.table({"file": paths})
 
 
 def _find(path: Path) -> list[Path]:
