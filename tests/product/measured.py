@@ -44,6 +44,8 @@ def lasting(state: Any, step_batch: Any) -> int:
     moments = [t for of_one in optimizer.state.values() for t in of_one.values()]
     batch = step_batch.batches[0] if "batches" in step_batch._fields else step_batch.batch
     tensors = [*state.model.parameters(), *state.model.buffers(), *moments, *batch]
+    if not state.model.gradient_as_bucket_view:  # beside the buckets, where they are kept
+        tensors += [p.grad for p in state.model.parameters() if p.grad is not None]
     facts = state.model._get_ddp_logging_data()
     sizes = facts.get("rebuilt_bucket_sizes") or facts["bucket_sizes"]
     return sum(tensor.nbytes for tensor in tensors) + sum(map(int, sizes.split(",")))
