@@ -83,7 +83,7 @@ attack: $(VENV)/dev    ## 10,000 hostile sets of answers; commands killed at ran
 	$(PYTEST) tests/attack --attacks=10000 --kills=40 --seed=$(SEED) </dev/null
 
 .PHONY: mutants
-mutants: $(VENV)/dev    ## put every mistake of the catalogue, and 300 made by syntax, into projects; writes docs/mutants.md
+mutants: $(VENV)/dev    ## put every mistake of the catalogue, and 450 made by syntax, into projects; writes docs/mutants.md
 	@cd tests && ../$(BIN)/python -m mutants.systematic 150 $(SEED) </dev/null
 	$(PYTEST) tests/mutants --mutants=all --page=docs/mutants.md </dev/null
 

@@ -9,6 +9,11 @@ from typing import Any
 from mutants.systematic import EQUIVALENT, KILLED, RESULTS, SURVIVED
 from mutants.table import MUTATIONS, Mutation
 
+KINDS = {
+    "launch": "*launch* is started on one machine, by ssh, and under SLURM, PBS and LSF",
+    "plain": "*plain* is the default project",
+    "rich": "*rich* a GPT with accumulation, bf16, recomputation, ZeRO-1 and a tracker",
+}
 VERDICT = "verdict"  # the property of a test that says what became of its mistake
 NOT_RUN = "not run"
 
@@ -77,6 +82,7 @@ def section(results: dict[str, Any]) -> str:
         for _, path, counts in files
         for function, before, after in counts["survivors"]
     )
+    kinds = ", ".join(KINDS[name] for name in results)
     made = " and ".join(f"{found['made']:,} ({name})" for name, found in results.items())
     seeds = " and ".join(str(found["seed"]) for found in results.values())
     return f"""
@@ -92,9 +98,7 @@ tests that run the changed lines were run until the first that failed.
 
 **{killed} of {tried} are seen, {_share(killed, tried):.0%}**; with a probability of 95 % at least
 {_bound(killed, tried):.0%} of all are. {equivalent} more change nothing that could be seen, each
-with its reason in `tests/mutants/equivalent.toml`. *plain* is the default project, *rich* a GPT
-with accumulation, bf16, recomputation, ZeRO-1 and a tracker, *launch* one that is started on one
-machine, by ssh, and under SLURM, PBS and LSF.
+with its reason in `tests/mutants/equivalent.toml`. {kinds}.
 
 | project | file | killed | survived | equivalent |
 |---|---|---|---|---|

@@ -21,7 +21,9 @@ LEFT_OUT = {
     "way out": r"() \|\| (?:true|return \d|exit \d)",
 }
 # These are numbers or names of hosts, which need no quotes.
-NO_QUOTES = re.compile(r"(?i)nodes|n?proc|port|head|rank|pid|status|torchrun|first|id|left|number")
+NO_QUOTES = re.compile(
+    r"(?i)nodes|proc|port|head|rank|pid|status|torchrun|first|id|left|number|host"
+)
 OPERATORS = {
     "&&": "||",
     "||": "&&",
@@ -32,7 +34,8 @@ OPERATORS = {
     "-f": "! -f",
 }
 OPERATOR = re.compile(r"&&|\|\||==|!=|>=|(?<= )-[ef](?= )")
-NUMBER = re.compile(r"(?<![\w.$/@\[-])\d+(?![\w./>\]])")
+ASKED_FOR = re.compile(r"#(SBATCH --(?!ntasks|signal)|PBS|BSUB) ?")  # sizes that users edit
+NUMBER = re.compile(r"(?<![\w.$/\[-])\d+(?![\w./>\]])")
 # Words of one kind, that a hurried editor takes for one another.
 ALIKE = [
     {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"},
@@ -85,7 +88,7 @@ def _changes(line: str) -> Iterator[Change]:
                 yield _changed(kind, line, match, match[1])
     for match in OPERATOR.finditer(code):
         yield _changed("operator", line, match, OPERATORS[match[0]])
-    for match in NUMBER.finditer(code):
+    for match in () if ASKED_FOR.match(line) else NUMBER.finditer(code):
         value = int(match[0])
         for other in (value + 1, value - 1) if 0 < value < 10 else (value // 10 or 1,):
             yield _changed("number", line, match, str(other))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mutants import names, seen, syntax, systematic
+from mutants import names, seen, shell, syntax, systematic
 
 COUNT, SHARDS = 40, 8
 SURVIVORS = Path(__file__).with_name("survivors.toml")
@@ -37,6 +37,41 @@ def test_changes_are_made_everywhere() -> None:
     } <= said
     assert all(mutant.function == "share" for mutant in found)
     assert not [before for before, _ in said if "Say" in before]
+
+
+LAUNCH_FILE = """\
+#!/usr/bin/env bash
+#SBATCH --nodes=2
+#SBATCH --signal=B:USR1@300
+set -euo pipefail
+begin() {
+    if [[ -e $file ]] && ((tries >= 3)); then
+        exec torchrun --nnodes="$NNODES" "$@"
+    fi
+}
+# a comment
+echo "train --fast"
+"""
+
+
+def test_launch_files_are_changed_everywhere() -> None:
+    found = shell.mutants("launch/some.sh", LAUNCH_FILE)
+    said = {(mutant.before, mutant.after) for mutant in found}
+    assert {
+        ("set -euo pipefail", ""),
+        ("--signal=B:USR1@300", "--signal=B:USR1@30"),
+        ("--signal=B:USR1@300", "--signal=B:TERM@300"),
+        ("-e", "! -e"),
+        ("&&", "||"),
+        ("3));", "2));"),
+        ('--nnodes="$NNODES"', ""),
+        ('--nnodes="$NNODES"', '--nnodes="$NPROC"'),
+        ('"$@"', "$@"),
+        ("exec torchrun", "torchrun"),
+    } <= said
+    assert not [before for before, _ in said if "comment" in before or "fast" in before]
+    assert ("--nodes=2", "--nodes=3") not in said, "users ask for what they need"
+    assert {mutant.function for mutant in found} == {"", "begin"}
 
 
 def test_equivalent_changes_are_there(tmp_path: Path) -> None:

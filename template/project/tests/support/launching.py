@@ -15,10 +15,11 @@ from support import common
 # What a scheduler grants, whatever the files ask for.
 HOSTS = ["node7", "node8", "node9"]
 PER_NODE = 2
+CORES = 12  # of a node
 
 NOTE = """\
 #!/usr/bin/env bash
-note={folder}/$EPOCHREALTIME.$$
+note="{folder}/$EPOCHREALTIME.$$"
 {{ printf '%s\\0' "$#" "$@"; env -0; grep ^SigIgn: /proc/$$/status; }} >"$note"
 mv "$note" "$note.{name}"
 """
@@ -56,6 +57,8 @@ exit 1
 """
 # Starts a rank that goes on, and has nothing to do where the data are only prepared.
 PYTHON_AT_WORK = '[[ " $* " == *" --prepare-only "* ]] || exec rank\n'
+# A wait for nearly all of a job's time is over soon.
+NEARLY_OVER = '(($1 < 1000)) || set -- 2\nexec /bin/sleep "$@"\n'
 # Runs the command on this machine in place of the container.
 CONTAINER = """
 while [[ $1 != bash && $1 != python ]]; do shift; done
@@ -96,7 +99,7 @@ class Stage:
         path = f"{self.bin}:{os.environ['PATH']}"
         self.variables = {"PATH": path, "HOME": str(folder), **variables}
         everywhere = dict.fromkeys(("torchrun", "python", "ready", "told"), "")
-        everywhere |= {"apptainer": CONTAINER, "docker": CONTAINER}
+        everywhere |= {"apptainer": CONTAINER, "docker": CONTAINER, "nproc": f"echo {CORES}\n"}
         for name, script in {**everywhere, **stand_ins}.items():
             self.stand_in(name, script)
 
@@ -165,6 +168,12 @@ class Stage:
     def said(self) -> str:
         """All that was printed."""
         return self.log.read_text()
+
+
+def seconds(limit: str) -> int:
+    """A time limit, HH:MM:SS."""
+    hours, minutes, rest = (int(part) for part in limit.split(":"))
+    return 3600 * hours + 60 * minutes + rest
 
 
 def directives(script: str, mark: str) -> dict[str, str]:
