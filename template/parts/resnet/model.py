@@ -23,7 +23,11 @@ import data
 
 def conv(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
     """A convolution that only its stride makes smaller; the norm behind it brings the bias."""
-    return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
+    layer = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
+    if kernel == 1:  # has the strides of its gradient then, which DDP would copy otherwise
+        strides = (inputs, 1, inputs, inputs)
+        layer.weight.data = layer.weight.data.as_strided(layer.weight.shape, strides)
+    return layer
 
 
 # {% if batch_norm == 'group' %}

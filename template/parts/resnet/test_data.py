@@ -128,6 +128,9 @@ def test_bytes_become_numbers_in_the_model(tmp_path: Path) -> None:
     seen: list[torch.Tensor] = []
     first = next(part for part in network.modules() if isinstance(part, torch.nn.Conv2d))
     first.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    network(torch.tensor([0, 255], dtype=torch.uint8).repeat(2, 3, 4, 4))
+    network(torch.tensor([0, 255], dtype=torch.uint8).repeat(2, 3, 4, 4)).sum().backward()
+    gradients = {name: p.grad for name, p in network.named_parameters() if p.grad is not None}
+    other = [n for n, p in network.named_parameters() if gradients[n].stride() != p.stride()]
+    assert not other, "gradients that DDP copies"
     assert seen[0].unique().tolist() == [-1.0, 1.0]
     assert seen[0].is_contiguous(memory_format=torch.channels_last)
