@@ -3,7 +3,7 @@
 import itertools
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +18,15 @@ RELEASES = ("v0.2.0", "v0.3.0", "v0.4.0")  # checkpoints of 0.1.0 said less
 PROJECTS: dict[str, Answers] = {
     "plain": {},
     "most": {
-        "model": "resnet",
         "accumulation": True,
         "amp": "bf16",
         "optimizer_sharding": "zero1",
         "clusters": ["local", "slurm"],
     },
     "gpt": {"model": "gpt"},
+    "resnet": {"model": "resnet"},
 }
+ROUNDED = "resnet"  # since 0.5.0 images are rounded to bytes: the same tensors, other values
 SMALL = {"gpt": ["data.windows_per_epoch=48", "model.width=32", "model.layers=2"]}
 ARGUMENTS = (
     "train.max_steps=12",
@@ -40,7 +41,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if metafunc.config.getoption("--updates") == "all":
         cases = list(itertools.product(RELEASES, PROJECTS))
     else:
-        cases = list(zip(RELEASES, PROJECTS, strict=True))
+        cases = list(zip(itertools.cycle(RELEASES), PROJECTS, strict=False))
     metafunc.parametrize(("tag", "project"), cases)
 
 
@@ -57,9 +58,10 @@ def test_run_goes_on_after_an_update(lab: Lab, tmp_path: Path, tag: str, project
     shutil.copy(run / "config.toml", tmp_path / "saved.toml")
     assert update.update(old, None, [], dry_run=False) == 0
     train(lab, old, "run.name=run", *arguments)
-    assert differences(tensors(run / f"checkpoints/{LAST}.pt"), expected) == []
+    same = shape if project == ROUNDED else torch.equal
+    assert differences(tensors(run / f"checkpoints/{LAST}.pt"), expected, same) == []
     train(lab, old, "--config", str(tmp_path / "saved.toml"), "run.name=anew")
-    assert differences(tensors(old / f"runs/anew/checkpoints/{LAST}.pt"), expected) == []
+    assert differences(tensors(old / f"runs/anew/checkpoints/{LAST}.pt"), expected, same) == []
 
 
 def train(lab: Lab, project: Path, *arguments: str) -> None:
@@ -85,9 +87,16 @@ def _tensors(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
             yield from _tensors(part, f"{name}.{number}")
 
 
-def differences(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> list[str]:
-    """Names of tensors that one side lacks, or that differ in a bit."""
+def differences(
+    found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], same: Callable[..., bool]
+) -> list[str]:
+    """Names of tensors that one side lacks, or that are not the same."""
     assert expected
     names = found.keys() | expected.keys()
     both = found.keys() & expected.keys()
-    return sorted(n for n in names if n not in both or not torch.equal(found[n], expected[n]))
+    return sorted(n for n in names if n not in both or not same(found[n], expected[n]))
+
+
+def shape(found: torch.Tensor, expected: torch.Tensor) -> bool:
+    """Whether two tensors have the same shape."""
+    return found.shape == expected.shape

@@ -14,7 +14,6 @@ from support import common, processes
 
 
 def save(run: Path, step: int) -> Path:
-    """A small checkpoint."""
     path = checkpoint.path_of(run, step)
     content = {"model": {"w": torch.full((2,), step)}, "step": step, "best_step": 0, "config": {}}
     checkpoint.write(path, content, world_size=2)
