@@ -12,6 +12,7 @@ from tests.clusters.slurm_jobs import Job, submit
 from tests.clusters.slurm_lab import Lab
 from tests.clusters.test_slurm import ANSWERS, ON_CPU
 
+Disturbance = Callable[[Lab, Job], None]
 LONG = (  # about half a minute on two cores
     "train.global_batch_size=64",  # epochs of 23 steps
     "train.max_steps=600",
@@ -113,7 +114,7 @@ def repaired(lab: Lab) -> Iterator[None]:
 )
 @pytest.mark.usefixtures("repaired")
 def test_job_comes_back_and_ends_with_the_same_weights(
-    disturb: Callable[[Lab, Job], None],
+    disturb: Disturbance,
     lab: Lab,
     folder: Path,
     environment: dict[str, str],
