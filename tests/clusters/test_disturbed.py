@@ -1,5 +1,6 @@
 """SLURM jobs that something happens to: they come back, and end as if nothing had happened."""
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ LONG = (  # about half a minute on two cores
     "train.epochs=1000",
     "log.every_steps=50",
     "checkpoint.every_steps=50",
+    "ddp.timeout_seconds=30",
     ON_CPU,
 )
 
@@ -32,6 +34,16 @@ def preempted(lab: Lab, _: Job) -> None:
 def requeued(lab: Lab, job: Job) -> None:
     """Somebody gives the command."""
     lab.command("scontrol", "requeue", job.number)
+
+
+def rank_is_killed(lab: Lab, job: Job) -> None:
+    """A rank of the second node is killed, and all nodes answer."""
+    lab.hosts.signal_rank(job.nodes[-1], signal.SIGKILL)
+
+
+def rank_hangs(lab: Lab, job: Job) -> None:
+    """A rank of the second node does nothing any more, and all nodes answer."""
+    lab.hosts.signal_rank(job.nodes[-1], signal.SIGSTOP)
 
 
 def node_dies(lab: Lab, job: Job) -> None:
@@ -103,6 +115,8 @@ def repaired(lab: Lab) -> Iterator[None]:
             for disturb in (
                 time_runs_out,
                 requeued,
+                rank_is_killed,
+                rank_hangs,
                 node_dies,
                 first_node_dies,
                 node_is_cut_off,

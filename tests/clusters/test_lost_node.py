@@ -19,7 +19,7 @@ from tests.clusters.test_disturbed import (
     node_dies,
     node_is_cut_off,
 )
-from tests.clusters.test_slurm import ANSWERS
+from tests.clusters.test_slurm import ANSWERS, ON_CPU
 
 SCRIPTS = ("launch/slurm.sbatch", "launch/slurm_direct.sbatch")
 DISTURBANCES = (node_dies, node_is_cut_off, first_node_dies, first_node_is_cut_off)
@@ -50,6 +50,12 @@ def undisturbed(slow_lab: Lab, folder: Path, environment: dict[str, str]) -> dic
     return last_checkpoint(job.run)
 
 
+# In every run's start.
+BUG = """
+
+def peak_lr(*_):
+    raise ValueError("bad row")
+"""
 Jobs = dict[tuple[str, Disturbance], Job]
 
 
@@ -89,6 +95,24 @@ def test_error_of_the_program_ends_the_job(
     job = submit(slow_lab, folder, environment, "train.epochs=0.5")
     job.finish("FAILED")
     assert job.restarts() == 0
+    assert not [*folder.glob(".job-*")]
+
+
+@pytest.mark.thorough
+@pytest.mark.disturbed("Its data make it fail, each time at the same step")
+def test_error_that_comes_again_ends_the_job(
+    lab: Lab, project: Callable[..., Path], environment: dict[str, str]
+) -> None:
+    folder = project(**ANSWERS | ONE_RANK_PER_NODE)
+    with (folder / "optim.py").open("a") as file:
+        file.write(BUG)
+    job = submit(lab, folder, environment, "train.max_steps=20", ON_CPU)
+    log = job.finish("FAILED")
+    assert job.restarts() == 1
+    assert "ValueError: bad row in peak_lr" in log
+    assert "not again, since the same error has come twice, without a save between" in log
+    assert "go on from the last save: RUN=" not in log
+    assert not [*folder.glob(".job-*")]
 
 
 # Its preparation, of which there is one task per node, takes long.

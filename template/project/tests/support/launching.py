@@ -22,7 +22,7 @@ note={folder}/$EPOCHREALTIME.$$
 {{ printf '%s\\0' "$#" "$@"; env -0; }} >"$note"
 mv "$note" "$note.{name}"
 """
-# A rank that trains, and told to stop leaves the file that asks for a requeue. In Python, since a
+# A rank that trains, and told to stop says that it is to go on. In Python, since a
 # shell cannot handle a signal that was ignored when it started.
 RANK = """
 exec {python} -ISc '
@@ -30,9 +30,9 @@ import os, signal, subprocess, sys
 
 def stop(number, frame):
     subprocess.run(["told"])
-    with open(os.environ.get("{file}", os.devnull), "w") as file:
-        file.write("stopped")
-    sys.exit(75)
+    with open(os.path.join(os.environ["{folder}"], "END"), "w") as file:
+        file.write("SystemExit: {code} in rank")
+    sys.exit({code})
 
 for name in "{signals}".split():
     signal.signal(signal.Signals[name], stop)
@@ -41,6 +41,8 @@ while True:
     signal.pause()
 '
 """
+# What the program leaves in a crash.
+FAIL = 'echo mine >"$JOB_FOLDER/RUN"; echo "OSError: no route in reduce" >"$JOB_FOLDER/END"'
 # As torchrun: ends its workers on TERM, dies of signals that it does not know.
 TORCHRUN_AT_WORK = """
 trap 'kill -TERM $(jobs -p)' TERM
@@ -152,6 +154,11 @@ class Stage:
     def said(self) -> str:
         """All that was printed."""
         return self.log.read_text()
+
+
+def cancel(job: subprocess.Popen[bytes]) -> None:
+    """End a script and all that it started, as a scheduler does for its users."""
+    os.killpg(job.pid, signal.SIGTERM)
 
 
 def directives(script: str, mark: str) -> dict[str, str]:

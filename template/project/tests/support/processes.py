@@ -21,8 +21,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # the server is not told where to import from
 CONTEXT = multiprocessing.get_context("forkserver")
 # The first optimizer step would import torch._dynamo, in every rank again.
-PRELOADED = ["support.common", "torch._dynamo"]
-CONTEXT.set_forkserver_preload(PRELOADED)
+CONTEXT.set_forkserver_preload(["support.common", "torch._dynamo"])
 KILLED = "a rank was killed, or waits for the others and does not end"
 
 
@@ -84,10 +83,7 @@ class World:
 def run(size: int, function: Callable[..., Any], *arguments: Any, seconds: int = 120) -> list[Any]:
     """What a function returns on each rank; fails with the traceback of the first that failed."""
     world = World(size, function, *arguments)
-    try:
-        world.end(seconds, first_failure=True)
-    finally:
-        world.kill()
+    world.end(seconds, first_failure=True)
     answers = [world.answer(rank) for rank in range(size)]
     errors = sorted((str(a["error"]) for a in answers if "error" in a), key=lambda e: e == KILLED)
     assert not errors, f"{errors[0].splitlines()[-1]}\n{errors[0]}"
