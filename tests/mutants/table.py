@@ -514,8 +514,7 @@ MUTATIONS = [
         '.open("x")', '.open("w")',
         check="which error was the first is not in the source"),
     Mutation("L8", "starts that have saved count", "slurm", "engine/checkpoint.py",
-        '        Path(os.environ.get(failures.JOB_FOLDER, folder), "STARTS").unlink(missing_ok=True)\n',
-        "",
+        'folder), "STARTS").unlink(', 'folder), "STARTED").unlink(',
         check="what a launch file counts is its own affair"),
 ]
 # fmt: on
