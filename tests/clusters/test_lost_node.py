@@ -140,4 +140,4 @@ def test_job_told_to_stop_while_it_prepares_comes_back_but_not_for_ever(
             lab.wait("the requeue", lambda n=start: job.restarts() == n)
     log = job.finish("FAILED")
     assert log.count("it was told to stop before it could save: requeued") == 2
-    assert "three starts have saved nothing: not again" in log
+    assert "not again, since three starts have saved nothing" in log

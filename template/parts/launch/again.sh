@@ -46,6 +46,10 @@ look_back() {
     local error="" limit=""
     reason="" saved=0
     ((status != 0)) || return 0
+# {% if tools %}
+    # What looks at runs, or at nodes, has nothing to go on from.
+    [[ ${PROGRAM:-} != "-m tools."* ]] || return 0
+# {% endif %}
     touch "$JOB_FOLDER/STARTS"
     [[ ! -e $JOB_FOLDER/END ]] || error=$(<"$JOB_FOLDER/END")
     case $error in

@@ -14,12 +14,12 @@ if attend "${prepare[@]}"; then
 fi
 look_back
 if [[ $reason ]]; then
+    trap - EXIT # the next start counts on
     silent=""
     ((saved == 1 || told == 1)) || silent=$(silent_nodes)
     # SLURM requeues the job itself when it notices. Before, the job would lose its claim on GPUs (SLURM 22.05).
     [[ ! $silent ]] || { echo "no answer from ${silent//$'\n'/, }: waiting until SLURM notices" >&2 && sleep 900; }
     echo "$reason: requeued" >&2
-    trap - EXIT
     scontrol requeue "$SLURM_JOB_ID"
 elif ((status != 0)) && [[ -e $JOB_FOLDER/RUN ]]; then
     echo "go on from the last save: RUN=$run sbatch ..." >&2
