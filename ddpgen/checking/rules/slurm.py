@@ -170,8 +170,9 @@ def number_too_early(script: Script) -> Iterator[Hit]:
 )
 def signal_lost(script: Script) -> Iterator[Hit]:
     for line, text in script.directives:
-        if re.search(r"--signal[= ]+B:", text):
-            traps = re.search(r"^\s*trap\s", script.code, re.MULTILINE)
+        if asked := re.search(r"--signal[= ]+B:(?:SIG)?(\w+)", text):
+            name = r"\w+" if asked[1].isdigit() else asked[1]
+            traps = re.search(rf"^\s*trap\s.*\b(SIG)?{name}\b", script.code, re.MULTILINE)
             if not traps or not re.search(r"\bwait\b", script.code):
                 yield line
 

@@ -3,4 +3,5 @@
     sleep {{ time_limit_seconds - grace_seconds }}
     kill -USR1 $$
 } &
+timer=$!
 trap 'told=1; kill -USR1 "$child" 2>/dev/null || true' USR1 TERM
