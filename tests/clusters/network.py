@@ -3,6 +3,7 @@
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -58,6 +59,11 @@ class Network:
         query = ["ip", "netns", "pids", f"{self.prefix}-{host}"]
         found = subprocess.run(query, capture_output=True, text=True, check=True)
         return [int(pid) for pid in found.stdout.split()]
+
+    def signal_rank(self, host: str, number: signal.Signals) -> None:
+        """Send a signal to one of a host's ranks: to the newest process that runs train.py."""
+        commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in self.processes(host)}
+        os.kill(max(pid for pid in commands if b"train.py\0" in commands[pid]), number)
 
     def kill(self, host: str) -> None:
         """End all that runs on a host at once, as when its power fails."""

@@ -1,5 +1,6 @@
 """SLURM jobs that something happens to: they come back, and end as if nothing had happened."""
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -12,12 +13,14 @@ from tests.clusters.slurm_jobs import Job, submit
 from tests.clusters.slurm_lab import Lab
 from tests.clusters.test_slurm import ANSWERS, ON_CPU
 
+Disturbance = Callable[[Lab, Job], None]
 LONG = (  # about half a minute on two cores
     "train.global_batch_size=64",  # epochs of 23 steps
     "train.max_steps=600",
     "train.epochs=1000",
     "log.every_steps=50",
     "checkpoint.every_steps=50",
+    "ddp.timeout_seconds=30",
     ON_CPU,
 )
 
@@ -31,6 +34,16 @@ def preempted(lab: Lab, _: Job) -> None:
 def requeued(lab: Lab, job: Job) -> None:
     """Somebody gives the command."""
     lab.command("scontrol", "requeue", job.number)
+
+
+def rank_is_killed(lab: Lab, job: Job) -> None:
+    """A rank of the second node is killed, and all nodes answer."""
+    lab.hosts.signal_rank(job.nodes[-1], signal.SIGKILL)
+
+
+def rank_hangs(lab: Lab, job: Job) -> None:
+    """A rank of the second node does nothing any more, and all nodes answer."""
+    lab.hosts.signal_rank(job.nodes[-1], signal.SIGSTOP)
 
 
 def node_dies(lab: Lab, job: Job) -> None:
@@ -102,6 +115,8 @@ def repaired(lab: Lab) -> Iterator[None]:
             for disturb in (
                 time_runs_out,
                 requeued,
+                rank_is_killed,
+                rank_hangs,
                 node_dies,
                 first_node_dies,
                 node_is_cut_off,
@@ -113,7 +128,7 @@ def repaired(lab: Lab) -> Iterator[None]:
 )
 @pytest.mark.usefixtures("repaired")
 def test_job_comes_back_and_ends_with_the_same_weights(
-    disturb: Callable[[Lab, Job], None],
+    disturb: Disturbance,
     lab: Lab,
     folder: Path,
     environment: dict[str, str],

@@ -149,12 +149,12 @@ def test_pods_form_one_world(
         subprocess.Popen(
             ["bash", "launch/kubernetes/pod.sh", *arguments],
             cwd=folder,
-            env={**environment, **each},
+            env={**environment, **each, "HOSTNAME": f"job-node-0-{number}"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
-        for each in variables
+        for number, each in enumerate(variables)
     ]
     outputs = [pod.communicate(timeout=180)[0] for pod in pods]
     assert [pod.returncode for pod in pods] == [0, 0], "\n".join(outputs)

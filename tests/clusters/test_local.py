@@ -1,11 +1,16 @@
 """launch/local.sh, run as a user would."""
 
 import json
+import os
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.clusters import network
+from tests.clusters.checkpoints import assert_same, last_checkpoint
 
 ONE_STEP = ("train.max_steps=1", "train.epochs=1")
 
@@ -73,3 +78,63 @@ def test_preflight_runs_under_it(folder: Path, environment: dict[str, str]) -> N
     assert [rank["rank"] for rank in found["ranks"]] == [0, 1]
     # A busy machine may well have a slow rank, which is noted.
     assert "FAILED" not in {check["verdict"] for check in found["checks"]}
+
+
+LONG = (
+    "train.global_batch_size=64",
+    "train.max_steps=400",
+    "train.epochs=1000",
+    "checkpoint.every_steps=50",
+)
+
+
+def newest_rank(folder: Path) -> int:
+    """The process id of a rank: the last process that was started in a project."""
+    return max(
+        pid
+        for pid in network.processes_of(folder)
+        if b"train.py\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    )
+
+
+@pytest.mark.disturbed("A rank is killed")
+def test_crash_is_followed_by_a_start_that_ends_with_the_same_weights(
+    project: Callable[..., Path], environment: dict[str, str]
+) -> None:
+    """In the folder of the run that crashed, which nobody has named."""
+    folder = project(gpus_per_node=2)
+    launch = start(folder, environment, *LONG, "run.name=undisturbed")
+    assert launch.wait(300) == 0
+    runs = folder / "runs"
+    launch = start(folder, environment, *LONG)
+    network.wait_for("a save", lambda: any(runs.glob("001/checkpoints/*.json")), 120)
+    os.kill(newest_rank(folder), signal.SIGKILL)
+    output, _ = launch.communicate(timeout=300)
+    assert launch.returncode == 0, output
+    assert ": starts again" in output
+    assert "continuing from step_" in output
+    assert sorted(run.name for run in runs.iterdir()) == ["001", "undisturbed"]
+    assert_same(last_checkpoint(runs / "001"), last_checkpoint(runs / "undisturbed"))
+
+
+@pytest.mark.disturbed("Somebody ends it")
+def test_launch_that_is_ended_saves_and_says_how_to_go_on(
+    project: Callable[..., Path], environment: dict[str, str]
+) -> None:
+    folder = project(gpus_per_node=2)
+    launch = start(folder, environment, *LONG, "train.max_steps=0")
+    network.wait_for("a save", lambda: any(folder.glob("runs/001/checkpoints/*.json")), 120)
+    launch.send_signal(signal.SIGTERM)
+    output, _ = launch.communicate(timeout=120)
+    assert launch.returncode != 0
+    assert "asked to stop: saved step" in output
+    assert output.endswith("go on from the last save: launch/local.sh run.name=001 ...\n")
+    assert not network.processes_of(folder)
+
+
+def test_mistake_is_not_repeated(folder: Path, environment: dict[str, str]) -> None:
+    launch = start(folder, environment, "train.global_batch_size=7", "run.name=mistake")
+    output, _ = launch.communicate(timeout=120)
+    assert launch.returncode != 0
+    assert output.startswith("error: train.global_batch_size = 7 cannot be divided evenly among 2")
+    assert "starts again" not in output

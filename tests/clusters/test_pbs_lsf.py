@@ -44,7 +44,6 @@ for host in "${chosen[@]}"; do
 done
 wait
 """,
-    "qstat": 'echo "    run_count = $(($(cat {folder}/requeued | wc -l) + 1))"\n',
     "qrerun": 'echo "$1" >>{folder}/requeued\n',
     "brequeue": 'echo "$1" >>{folder}/requeued\n',
 }
@@ -127,11 +126,26 @@ def lab(hosts: network.Network, project: Callable[..., Path]) -> Lab:
     return Lab(hosts, project(clusters=["pbs", "lsf"], nodes=2, gpus_per_node=2))
 
 
+def told_to_stop(_: Lab, job: Job) -> str:
+    """It is told to save and end."""
+    job.process.send_signal(signal.SIGTERM)
+    return "it was told to stop, and has saved: requeued"
+
+
+def rank_killed(lab: Lab, _: Job) -> str:
+    """A rank of the second host is killed."""
+    lab.hosts.signal_rank("host2", signal.SIGKILL)
+    return "RuntimeError: "
+
+
 @pytest.mark.thorough
-@pytest.mark.disturbed("It is told to save and end")
+@pytest.mark.parametrize("disturb", [told_to_stop, rank_killed])
 @pytest.mark.parametrize("scheduler", ["pbs", "lsf"])
-def test_job_told_to_stop_asks_to_be_requeued_and_ends_with_the_same_weights(
-    scheduler: str, lab: Lab, environment: dict[str, str]
+def test_disturbed_job_asks_to_be_requeued_and_ends_with_the_same_weights(
+    scheduler: str,
+    disturb: Callable[[Lab, Job], str],
+    lab: Lab,
+    environment: dict[str, str],
 ) -> None:
     lab.start(scheduler, environment, "undisturbed").finish()
     expected: dict[str, Any] = last_checkpoint(lab.work / "runs" / "undisturbed")
@@ -139,10 +153,11 @@ def test_job_told_to_stop_asks_to_be_requeued_and_ends_with_the_same_weights(
     assert lab.requeued == []
 
     job = lab.start(scheduler, environment, "stopped")
-    network.wait_for("a first step", lambda: "\nstep " in job.output.read_text(), 120)
-    job.process.send_signal(signal.SIGTERM)
+    saved = lab.work / "runs" / "stopped" / "checkpoints"
+    network.wait_for("a checkpoint", lambda: any(saved.glob("*.json")), 120)
+    words = disturb(lab, job)
     said = job.process.wait(120), job.output.read_text()
-    assert "asked to stop: saved step" in said[1], said
+    assert words in said[1].splitlines()[-1], said
     assert lab.requeued == [{"pbs": "17.server", "lsf": "17"}[scheduler]]
     assert "continuing from step_" in lab.start(scheduler, environment, "stopped").finish()
     assert_same(last_checkpoint(lab.work / "runs" / "stopped"), expected)

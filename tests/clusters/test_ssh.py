@@ -1,9 +1,9 @@
 """launch/ssh.sh, from one host to two others, each with a network and an sshd of its own."""
 
 import json
-import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -32,13 +32,14 @@ def is_cut_off(hosts: network.Network, host: str) -> None:
     hosts.cut(host)
 
 
+def loses_a_rank(hosts: network.Network, host: str) -> None:
+    """One of the host's ranks is killed."""
+    hosts.signal_rank(host, signal.SIGKILL)
+
+
 def hangs(hosts: network.Network, host: str) -> None:
     """One of the host's ranks does nothing any more."""
-    command = b"train.py\0"
-    ranks = [
-        pid for pid in hosts.processes(host) if command in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
-    os.kill(max(ranks), signal.SIGSTOP)
+    hosts.signal_rank(host, signal.SIGSTOP)
 
 
 @pytest.fixture(scope="module")
@@ -138,9 +139,9 @@ def repaired(hosts: network.Network, host: str) -> Iterator[Callable[[], None]]:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("happens", [dies, is_cut_off, hangs])
+@pytest.mark.parametrize("happens", [dies, is_cut_off, loses_a_rank, hangs])
 @pytest.mark.parametrize("host", ["host1", "host2"])
-def test_mishap_ends_the_launch_and_the_next_one_goes_on(
+def test_launch_starts_again_after_a_mishap_and_ends_with_the_same_weights(
     happens: Callable[[network.Network, str], None],
     host: str,
     repaired: Callable[[], None],
@@ -149,17 +150,32 @@ def test_mishap_ends_the_launch_and_the_next_one_goes_on(
     environment: dict[str, str],
     undisturbed: dict[str, Any],
 ) -> None:
-    """Within three minutes, on all hosts; and the same command continues to the same weights."""
+    """Within three minutes all that is left has ended; with the host back, the run goes on."""
     run = folder / "runs" / f"{host}-{happens.__name__}"
     launch = start(hosts, folder, environment, f"run.name={run.name}", *LONG)
     network.wait_for("a checkpoint", lambda: any(run.glob("checkpoints/*.json")), 120)
     happens(hosts, host)
-    output, _ = launch.communicate(timeout=180)
-    assert launch.returncode != 0, output
+    said = []
+    watch = threading.Timer(180, launch.kill)
+    watch.start()
+    assert launch.stdout
+    for line in launch.stdout:
+        said.append(line)
+        if line.endswith(": starts again\n"):
+            break
+    watch.cancel()
     repaired()
-    network.wait_for("the end of all processes", lambda: not network.processes_of(folder), 120)
-    again = start(hosts, folder, environment, f"run.name={run.name}", *LONG)
-    output, _ = again.communicate(timeout=300)
-    assert again.returncode == 0, output
+    output, _ = launch.communicate(timeout=300)
+    assert launch.returncode == 0, "".join([*said, output])
     assert "continuing from step_" in output
     assert_same(last_checkpoint(run), undisturbed)
+
+
+def test_mistake_ends_the_launch(
+    hosts: network.Network, folder: Path, environment: dict[str, str]
+) -> None:
+    launch = start(hosts, folder, environment, "train.epoch=3")
+    output, _ = launch.communicate(timeout=120)
+    assert launch.returncode == 2, output
+    assert "unknown key train.epoch" in output
+    assert "starts again" not in output

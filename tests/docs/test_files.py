@@ -40,7 +40,10 @@ def files(answers: Answers) -> set[str]:
 
 
 def expected(condition: str, answers: Answers) -> bool:
-    """Whether a file should be there, as its condition says."""
+    """Whether a file should be there, as its condition says, of which each part must hold."""
+    first, _, second = condition.partition(", and ")
+    if second:
+        return expected(first, answers) and expected(second, answers)
     if condition == NOT_ONLY_LOCAL:
         return answers.get("clusters") != ["local"]
     if not condition:

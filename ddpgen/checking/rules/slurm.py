@@ -1,4 +1,4 @@
-"""D6, L1-L4: batch scripts."""
+"""D6, L1-L4, L8: batch scripts."""
 
 import re
 from collections.abc import Iterator
@@ -170,8 +170,9 @@ def number_too_early(script: Script) -> Iterator[Hit]:
 )
 def signal_lost(script: Script) -> Iterator[Hit]:
     for line, text in script.directives:
-        if re.search(r"--signal[= ]+B:", text):
-            traps = re.search(r"^\s*trap\s", script.code, re.MULTILINE)
+        if asked := re.search(r"--signal[= ]+B:(?:SIG)?(\w+)", text):
+            name = r"\w+" if asked[1].isdigit() else asked[1]
+            traps = re.search(rf"^\s*trap\s.*\b(SIG)?{name}\b", script.code, re.MULTILINE)
             if not traps or not re.search(r"\bwait\b", script.code):
                 yield line
 
@@ -211,3 +212,20 @@ def holds_allocation(script: Script) -> Iterator[Hit]:
     ends = re.search(r"kill-on-bad-exit|KILL_BAD_EXIT|srun[^\n]*\s-K", script.code)
     if script.nodes > 1 and not ends:
         yield from script.running(r"\bsrun\b", _STARTS)
+
+
+@rule(
+    "L8",
+    "every failure is requeued, also one that comes each time: the job never ends",
+    "((${SLURM_RESTART_COUNT:-0} < 3)) before the requeue, and none after a mistake",
+    reads="script",
+)
+def requeued_for_ever(script: Script) -> Iterator[Hit]:
+    limited = re.search(r"SLURM_RESTART_COUNT|\swc\s|\s-(ge|gt|le|lt)\s|\(\(", script.code)
+    before = ""
+    for line, text in script.commands:
+        asks = re.search(r"\bscontrol\s+requeue\b", text)
+        fails = re.search(rf"{_STARTS}.*\|\|.*\bscontrol\b", text)
+        if asks and not limited and (fails or re.search(rf"^\s*if\s+!\s.*{_STARTS}", before)):
+            yield line
+        before = text

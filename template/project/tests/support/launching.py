@@ -23,18 +23,18 @@ note="{folder}/$EPOCHREALTIME.$$"
 {{ printf '%s\\0' "$#" "$@"; env -0; grep ^SigIgn: /proc/$$/status; }} >"$note"
 mv "$note" "$note.{name}"
 """
-# A rank that trains, and told to stop leaves the file that asks for a requeue; USR1 it knows some
-# seconds late, when it has imported all. In Python, since a shell cannot handle a signal that was
-# ignored when it started.
+# A rank that trains, and told to stop says that it is to go on; USR1 it knows some seconds late,
+# when it has imported all. In Python, since a shell cannot handle a signal that was ignored when it
+# started.
 RANK = """
 exec {python} -ISc '
 import os, signal, subprocess, sys, time
 
 def stop(number, frame):
     subprocess.run(["told"])
-    with open(os.environ.get("{file}", os.devnull), "w") as file:
-        file.write("stopped")
-    sys.exit(75)
+    with open(os.path.join(os.environ["{folder}"], "END"), "w") as file:
+        file.write("SystemExit: {code} in rank")
+    sys.exit({code})
 
 for name in "{signals}".split():
     if name != "SIGUSR1":
@@ -48,6 +48,8 @@ while True:
     signal.pause()
 '
 """
+# What the program leaves in a crash.
+FAIL = 'echo mine >"$JOB_FOLDER/RUN"; echo "OSError: no route in reduce" >"$JOB_FOLDER/END"'
 # As torchrun: ends its workers on TERM, dies of signals that it does not know.
 TORCHRUN_AT_WORK = """
 trap 'kill -TERM $(jobs -p)' TERM
@@ -174,6 +176,11 @@ def seconds(limit: str) -> int:
     """A time limit, HH:MM:SS."""
     hours, minutes, rest = (int(part) for part in limit.split(":"))
     return 3600 * hours + 60 * minutes + rest
+
+
+def cancel(job: subprocess.Popen[bytes]) -> None:
+    """End a script and all that it started, as a scheduler does for its users."""
+    os.killpg(job.pid, signal.SIGTERM)
 
 
 def directives(script: str, mark: str) -> dict[str, str]:

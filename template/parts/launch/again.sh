@@ -1,0 +1,77 @@
+# What launch files and program tell each other about a job, in a folder that all its nodes see:
+#
+#   STARTS    a line for each start, and for the error that ended it; the program deletes the file when it saves
+#   RUN       the program's: the name of the run
+#   END       the program's: its error, from the rank that failed first
+#   AGAIN     a line for each time that another start seemed worth while
+begin_start() {
+    export JOB_FOLDER=$1
+    mkdir -p "$JOB_FOLDER"
+    rm -f "$JOB_FOLDER/END"
+    echo "start on $HOSTNAME" >>"$JOB_FOLDER/STARTS"
+}
+
+# {% if "kubernetes" in clusters or "skypilot" in clusters %}
+# Begins a start that has to look back for the one before, whose machine may be gone.
+begin_or_give_up() {
+    if [[ -d $1 ]]; then
+        status=1
+        look_back
+        if [[ ! $reason ]]; then
+            rm -rf "$1"
+            exit 93
+        fi
+    fi
+    begin_start "$1"
+}
+
+# {% endif %}
+# Runs "$@" in the background, because bash runs a trap only while it waits. Its status is in `status`.
+told=${told:-0} child="" status=0
+attend() {
+    status=1
+    ((told == 0)) || return 1
+    "$@" <&0 &
+    child=$!
+    while kill -0 "$child" 2>/dev/null; do
+        wait "$child" || true
+    done
+    status=0
+    wait "$child" || status=$?
+    return "$status"
+}
+
+# Sets `reason` to why another start may end better than the one that ended with `status`; empty where it may not.
+look_back() {
+    local error="" limit=""
+    reason="" saved=0
+    ((status != 0)) || return 0
+# {% if tools %}
+    # What looks at runs, or at nodes, has nothing to go on from.
+    [[ ${PROGRAM:-} != "-m tools."* ]] || return 0
+# {% endif %}
+    touch "$JOB_FOLDER/STARTS"
+    [[ ! -e $JOB_FOLDER/END ]] || error=$(<"$JOB_FOLDER/END")
+    case $error in
+    "SystemExit: 75 in "*) reason="it was told to stop, and has saved" saved=1 ;;
+    "SystemExit: "* | "ConfigError: "* | "RankError: "*) return 0 ;; # a mistake would only come again
+    *) reason=${error:-status $status, and no rank has noted an error} ;;
+    esac
+    if ((told == 1 && saved == 0)); then
+        reason="it was told to stop before it could save"
+    elif ((saved == 0)); then
+        echo "$error" >>"$JOB_FOLDER/STARTS"
+    fi
+    echo "$reason" >>"$JOB_FOLDER/AGAIN"
+    if [[ $error ]] && (($(grep -cxF -- "$error" "$JOB_FOLDER/STARTS") > 1)); then
+        limit="the same error has come twice, without a save between"
+    elif (($(grep -c "^start on " "$JOB_FOLDER/STARTS") >= 3)); then
+        limit="three starts have saved nothing"
+    elif (($(wc -l <"$JOB_FOLDER/AGAIN") > 20)); then
+        limit="it has come back 20 times"
+    fi
+    if [[ $limit ]]; then
+        echo "$reason: not again, since $limit" >&2
+        reason="" status=93
+    fi
+}
