@@ -121,14 +121,14 @@ def test_augmentation_by_nothing_changes_nothing() -> None:
     assert min(turned, kept) > 16
 
 
-def test_bytes_become_numbers_in_the_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("channels", [1, 3])
+def test_bytes_become_numbers_in_the_model(channels: int, tmp_path: Path) -> None:
     """Black is -1 and white 1, and the channels of a pixel lie side by side."""
-    cfg = common.settings(tmp_path, "data.channels=3")
-    network = model.build(cfg.model, data.Shape(channels=3, classes=2))
+    network = model.build(common.settings(tmp_path).model, data.Shape(channels, classes=2))
     seen: list[torch.Tensor] = []
     first = next(part for part in network.modules() if isinstance(part, torch.nn.Conv2d))
     first.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    network(torch.tensor([0, 255], dtype=torch.uint8).repeat(2, 3, 4, 4)).sum().backward()
+    network(torch.tensor([0, 255], dtype=torch.uint8).repeat(2, channels, 4, 4)).sum().backward()
     gradients = {name: p.grad for name, p in network.named_parameters() if p.grad is not None}
     other = [n for n, p in network.named_parameters() if gradients[n].stride() != p.stride()]
     assert not other, "gradients that DDP copies"

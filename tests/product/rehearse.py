@@ -1,0 +1,88 @@
+"""In place of a program's train.py: its steps on the pretended device, as one rank of several.
+
+A window, an evaluation, a save, a restore, and another window. Ends with what was wrong, else
+writes the collectives of this rank to a file.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import config
+import data
+import optim
+import steps
+import torch
+import torch.distributed as dist
+import train_as_written as train
+from engine import distributed, loading
+from torch.testing._internal.distributed.fake_pg import FakeStore
+from torch.utils import _pytree as pytree
+
+from product import pretended
+
+
+def main() -> None:
+    """Rehearse."""
+    kept = pretended.install()
+    rank, size = int(os.environ["PRETENDED_RANK"]), int(os.environ["PRETENDED_WORLD"])
+    dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=size)
+    cfg = config.load(config.DEFAULTS, sys.argv[1:])
+    process = distributed.Process(rank, rank % 2, size, torch.device(pretended.NAME, 0))
+    loading.prepare(cfg.data)
+    splits, batches = data.open_splits(cfg.data), loading.plan(cfg.train, size)
+    loaders = loading.build(splits, cfg, process, batches)
+    with pretended.Machine() as machine:
+        state = train.start_state(cfg, splits.shape, process)
+        state.model.register_comm_hook(machine, reduce)
+        schedule = optim.schedule(cfg.optim, 1e-3, 10, process.device)
+        machine.waits.clear()  # those before the first step
+        window(state, loaders, cfg, process, schedule)
+        assert not machine.waits, f"the host waits in a step: {machine.waits}"
+        steps.evaluate(state.model, loaders.val, process.device)
+        assert len(machine.waits) < 3, f"the host waits in an evaluation: {machine.waits}"
+        if hasattr(loaders, "sample"):
+            steps.fix_buckets(state.model, loaders.sample, process.device)
+        if hasattr(state, "snapshot"):
+            restore(state, process)
+        machine.waits.clear()
+        window(state, loaders, cfg, process, schedule)
+        assert not machine.waits, f"the host waits in a step: {machine.waits}"
+    parameters = list(state.model.parameters())
+    assert all(torch.isfinite(p.held).all() for p in parameters)
+    Path(f"collectives-{rank}.json").write_text(json.dumps(machine.collectives))
+    assert kept
+
+
+def reduce(
+    machine: pretended.Machine, bucket: dist.GradBucket
+) -> torch.futures.Future[torch.Tensor]:
+    """In place of an all-reduce, whose result DDP would take from the CPU."""
+    values = bucket.buffer()
+    machine.collectives.append(f"gradients {values.dtype}{list(values.shape)}")
+    done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+    done.set_result(values)
+    return done
+
+
+def window(state, loaders, cfg, process, schedule) -> None:
+    """One optimizer step, as train.fit does it."""
+    first = {"stop": lambda: False} if "stop" in loading.StepBatch._fields else {}
+    loaders.start(0, *([0] if first else []))
+    for step_batch in loading.step_batches(loaders, 1, **first):
+        steps.train_step(state, step_batch, cfg, process, schedule)
+
+
+def restore(state, process) -> None:
+    """Save and load, as a file would: on the CPU."""
+    sharded = "is_main" in state.snapshot.__annotations__
+    content = state.snapshot(*([True] if sharded else []))
+    on_cpu = pytree.tree_map(
+        lambda x: x.held.clone() if isinstance(x, pretended.Pretended) else x, content
+    )
+    state.restore(on_cpu, process.is_main)
+
+
+main()
+os._exit(0)
