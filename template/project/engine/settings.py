@@ -28,12 +28,10 @@ class RankError(ConfigError):
 
 def parser(description: str, default: Path) -> argparse.ArgumentParser:
     """The arguments that every program of this project takes."""
-    arguments = argparse.ArgumentParser(description=description)
-    arguments.add_argument("--config", type=Path, default=default)
-    arguments.add_argument(
-        "overrides", nargs="*", metavar="section.key=value", help="for example optim.lr=1e-3"
-    )
-    return arguments
+    options = argparse.ArgumentParser(description=description)
+    options.add_argument("--config", type=Path, default=default)
+    options.add_argument("overrides", nargs="*", metavar="section.key=value", help="optim.lr=1e-3")
+    return options
 
 
 def load(kind: type[Settings], paths: Sequence[Path], overrides: Sequence[str] = ()) -> Settings:
