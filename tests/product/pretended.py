@@ -139,6 +139,12 @@ def _empty_strided(
     return Pretended(torch.empty_strided(size, stride, dtype=dtype))
 
 
+def _copy_from(source: Tensor, target: Pretended, non_blocking: bool = False) -> Tensor:
+    """Likewise; what is copied comes from the CPU."""
+    target.held.copy_(source, non_blocking=non_blocking)
+    return target
+
+
 def _halving(name: str) -> Callable[..., Any]:
     operation = getattr(torch.ops.aten, name).default
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
@@ -160,6 +166,7 @@ def install() -> list[torch.library.Library]:
     every, some = (torch.library.Library(name, "IMPL") for name in ("_", "aten"))
     every.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     some.impl("empty_strided", _empty_strided, "PrivateUse1")
+    some.impl("_copy_from", _copy_from, "PrivateUse1")
     for name in HALVED:
         some.impl(name, _halving(name), "AutocastPrivateUse1")
     return [every, some]

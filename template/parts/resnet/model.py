@@ -87,8 +87,8 @@ class ResNet(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         # Bytes travel to the device, and become numbers from -1 to 1 there, channel beside channel
         # for each pixel: convolutions in half precision are fastest so.
-        images = inputs.to(self.stem.weight.dtype, memory_format=torch.channels_last) / 127.5 - 1
-        x = F.relu(self.norm(self.stem(images)))
+        pixels = inputs.contiguous(memory_format=torch.channels_last).type_as(self.stem.weight)
+        x = F.relu(self.norm(self.stem(pixels / 127.5 - 1)))
         for block in self.blocks:
             # {% if dynamic_graph %}
             # The host draws, so that no device is waited for, and before any recomputation.
