@@ -402,6 +402,8 @@ MUTATIONS = [
         '    partial = path.with_name(path.name + ".partial")\n', "    partial = path\n"),
     Mutation("K6", "nothing is deleted", "mlp", "engine/checkpoint.py",
         "[:-keep]:\n", "[:0]:\n"),
+    Mutation("K6", "the best is not saved", "mlp", "train.py",
+        " or state.best_step == state.step:", ":"),
     Mutation("K6", "the best is deleted", "mlp", "engine/checkpoint.py",
         '        if path.stem != f"step_{best_step:08d}":\n', "        if True:\n"),
     Mutation("K7", "any code is unpickled", "mlp", "engine/checkpoint.py",
