@@ -44,7 +44,7 @@ def rehearse(answers: Answers, folder: Path, shared: Path, change: Change | None
         place = {"PRETENDED_RANK": str(rank), "PRETENDED_WORLD": str(world)}
         run = forkserver.train(folder, 1, settings(answers, shared), place)
         if run.codes != [0]:
-            return f"rank {rank} of {world}: {run.output[-3000:]}"
+            return f"rank {rank} of {world}, exit codes {run.codes}: {run.output[-3000:]}"
         found.append(json.loads((folder / f"collectives-{rank}.json").read_text()))
     for number, (one, other) in enumerate(zip(found[0], found[-1], strict=False)):
         if one != other:
