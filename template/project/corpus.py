@@ -24,6 +24,7 @@ PACKAGES = {"site-packages", "dist-packages"}
 LEFT_OUT = PACKAGES | {"test", "tests", "idle_test", "encodings", "pydoc_data"}
 INDEX = "index.json"
 VALIDATION = {"val", "valid", "validation"}  # in the name of a file of tokens
+SIGNED = {"uint16": "int16", "uint32": "int32"}  # of the same width
 FEWEST_HALVES = 50  # that are all 0, for a suspicion
 BLOCK = 2**20  # characters that a thread of the tokenizer takes at once
 BLOCKS = 64
@@ -56,7 +57,7 @@ class Tokens:
         for number in numbers.flatten().bincount().nonzero().flatten().tolist():
             piece, here = self.pieces[number], numbers == number
             inside = places[here] - (ends[number] - sizes[number]) + piece.begin
-            found[here] = _map(piece.path, self.dtype, piece.end)[inside].long()
+            found[here] = _numbers(_map(piece.path, self.dtype, piece.end)[inside], self.dtype)
         return found
 
 
@@ -68,8 +69,18 @@ class Corpus(NamedTuple):
 
 @cache
 def _map(path: str, dtype: str, size: int) -> Tensor:
-    """The first `size` tokens of a file, mapped into memory."""
-    return torch.from_file(path, shared=False, size=size, dtype=getattr(torch, dtype))
+    """The first `size` tokens of a file, mapped into memory: as `_numbers` takes them.
+
+    Up to torch 2.9 some elements of unsigned types cannot be picked, so these are read as signed.
+    """
+    kind = getattr(torch, SIGNED.get(dtype, dtype))
+    return torch.from_file(path, shared=False, size=size, dtype=kind)
+
+
+def _numbers(tokens: Tensor, dtype: str) -> Tensor:
+    """Tokens of a mapped file as int64."""
+    bits = 8 * getattr(torch, dtype).itemsize
+    return tokens.long() & (2**bits - 1) if dtype in SIGNED else tokens.long()
 
 
 def open_prepared(folder: Path) -> Corpus:
@@ -148,7 +159,7 @@ def _index_shards(cfg: config.Data) -> tuple[str, list[Piece], list[Piece]]:
 def _check_width(piece: Piece, dtype: str) -> None:
     """Refuse numbers that are the halves of wider ones: small ones end with a half that is 0."""
     halves = _map(piece.path, dtype, piece.end)[1:1000:2]
-    if len(halves) >= FEWEST_HALVES and not halves.long().any():
+    if len(halves) >= FEWEST_HALVES and not halves.any():
         raise config.ConfigError(
             f"{piece.path}: every second number is 0, read as {dtype}: data.token_dtype is wider"
         )
@@ -181,7 +192,7 @@ def _divide(pieces: list[Piece], border: int) -> tuple[list[Piece], list[Piece]]
 def _check_tokens(cfg: config.Data, folder: Path, path: str, dtype: str) -> None:
     """Look at every token once: a vocabulary too small is noticed before the first step."""
     tokens = _map(str(folder / path), dtype, _whole(folder / path, dtype).end)
-    ends = [block.long().aminmax() for block in tokens.split(BLOCK)]
+    ends = [_numbers(block, dtype).aminmax() for block in tokens.split(BLOCK)]
     least, most = min(int(end.min) for end in ends), max(int(end.max) for end in ends)
     if least < 0 or most >= cfg.vocabulary:
         where = path if has_tokens(cfg) else f"data.source = {cfg.source!r}"

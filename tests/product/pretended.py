@@ -1,4 +1,4 @@
-"""A device that is not the CPU, on machines that have no other (docs/decisions/0019-rehearsal.md).
+"""A device that is not the CPU, on machines that have no other (docs/decisions/0020-rehearsal.md).
 
 Tensors on the device "pretended" hold a tensor of the CPU, which computes for them, so that values
 are right. Everything that such a tensor takes part in goes through `Machine.run`, which refuses
