@@ -221,16 +221,20 @@ def _subfolders(folder: Path) -> list[str]:
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
-    """A folder and all below, each with the names of its images."""
+    """A folder and all below, each with the names of its files."""
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith(HIDDEN))
-        images = (name for name in names if Path(name).suffix.lower() in ENDINGS)
-        yield Path(place), sorted(name for name in images if not name.startswith(HIDDEN))
+        yield Path(place), names
 
 
 def find_images(folder: Path) -> list[Path]:
     """The paths of all images in a folder and below."""
-    return [place / name for place, names in _walk(folder) for name in names]
+    return [
+        place / name
+        for place, names in _walk(folder)
+        for name in sorted(names)
+        if Path(name).suffix.lower() in ENDINGS and not name.startswith(HIDDEN)
+    ]
 
 
 def _check_classes(cfg: config.Data, parts: list[Path], classes: list[str]) -> None:

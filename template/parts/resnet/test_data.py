@@ -246,7 +246,7 @@ def test_augmentation_by_nothing_changes_nothing() -> None:
 @pytest.mark.parametrize("channels", [1, 3])
 def test_bytes_become_numbers_in_the_model(channels: int, tmp_path: Path) -> None:
     """Black is -1 and white 1, and the channels of a pixel lie side by side."""
-    network = model.build(common.settings(tmp_path).model, data.Shape(channels, classes=2))
+    network = model.build(common.settings(tmp_path).model, data.Shape(channels, 2, ["a", "b"]))
     seen: list[torch.Tensor] = []
     first = next(part for part in network.modules() if isinstance(part, torch.nn.Conv2d))
     first.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
