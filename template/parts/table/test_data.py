@@ -225,8 +225,8 @@ def test_row_numbers_are_no_feature(name: str, tmp_path: Path) -> None:
 
 
 HEADERS = {
-    "lines.csv": '"size\nin metres",district,rent,dear',
-    "commas.csv": '"size, or so; roughly; in metres; squared; at least";district;rent;dear',
+    "lines.csv": '"size\nin metres";district;rent;dear',
+    "commas.csv": '"size, or so, roughly, in metres, squared, at least";district;rent;dear',
     "bars.csv": "size|district|rent|dear",
     "tabs.csv.gz": "size\tdistrict\trent\tdear",
     "semicolons.csv.gz": "size;district;rent;dear",
