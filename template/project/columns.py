@@ -4,6 +4,7 @@ Everything that is learnt from the rows, such as means and known texts, is learn
 the training split: the others must stay unseen.
 """
 
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
@@ -19,7 +20,19 @@ from torch import Tensor
 import config
 
 NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
+# A comma as decimal point, or marks between thousands, as in 83,7 and 1,234.50 and 1.234,50.
+MARKED = r"^\s*[-+]?(\d*,\d+([eE][-+]?\d+)?|\d{1,3}([,.'\x{a0} ]\d{3})+([.,]\d+)?)\s*$"
+# What pandas calls the index of rows: in CSV, read again from CSV, in Parquet.
+INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
+FIRST = 2**16  # bytes of a file, in which its header ends
+UTF_16 = "the file is in UTF-16: save the file in UTF-8"
+NO_TABLES = {  # by the first bytes of a file
+    b"\xff\xfe": UTF_16,
+    b"\xfe\xff": UTF_16,
+    b"PK\x03\x04": "the file is a zip archive or a spreadsheet: save the table as CSV in UTF-8",
+}
 FEWEST_ROWS = 10
+FAR = ", too far from the other rows for a float of 32 bits: correct the cell"
 FEW_VALUES = 20  # so many whole numbers may be classes as well as quantities
 
 
@@ -60,6 +73,10 @@ def read(cfg: config.Data, files: list[Path]) -> Table:
     if ends[-1] < FEWEST_ROWS:
         raise config.ConfigError(f"data.source = {cfg.source!r} has only {ends[-1]} rows")
     chosen = [name for name in names if name not in cfg.leave_out]
+    for name in chosen:
+        if name not in cfg.categories:
+            for path, part in zip(files, parts, strict=True):
+                _check_digits(part[name], name, path)
     columns = {name: _join(name, parts, files, name in cfg.categories) for name in chosen}
     return Table(columns, files, ends)
 
@@ -67,18 +84,33 @@ def read(cfg: config.Data, files: list[Path]) -> Table:
 def _read_file(path: Path) -> Any:
     """One file as Arrow's table."""
     try:
-        if path.suffix == ".parquet":
+        with pa.input_stream(str(path), compression="detect") as file:
+            first = file.read(FIRST)
+        for begin, reason in NO_TABLES.items():
+            if first.startswith(begin):
+                raise config.ConfigError(f"{path} cannot be read: {reason}")
+        if first.startswith(b"PAR1"):
             return parquet.read_table(path)
-        with path.open(encoding="utf-8", errors="replace") as file:
-            header = file.readline()
-        return csv.read_csv(
+        table = csv.read_csv(
             path,
             csv.ReadOptions(use_threads=False),  # its messages then have the row
-            csv.ParseOptions(delimiter=max(",;\t", key=header.count), newlines_in_values=True),
+            csv.ParseOptions(delimiter=_delimiter(first), newlines_in_values=True),
             csv.ConvertOptions(strings_can_be_null=True),
         )
+        len(table.column_names)  # decodes the names
+    except UnicodeDecodeError as error:
+        raise config.ConfigError(
+            f"{path} cannot be read: the header is not in UTF-8: save the file in UTF-8"
+        ) from error
     except (pa.ArrowInvalid, OSError) as error:
         raise config.ConfigError(f"{path} cannot be read: {error}") from error
+    return table
+
+
+def _delimiter(first: bytes) -> str:
+    """What stands most often between the names of the header, outside of quotes."""
+    header = re.sub(rb'"[^"]*"', b"", first).lstrip().partition(b"\n")[0]
+    return max(",;\t|", key=lambda delimiter: header.count(delimiter.encode()))
 
 
 def read_new(files: Sequence[Path], learnt: dict[str, dict[str, Any]]) -> tuple[Table, Any]:
@@ -119,6 +151,11 @@ def _read_bundled(name: str) -> Any:
     elif name == "wine":
         found = datasets.load_wine()
     else:
+        if name and Path(name).is_dir():
+            pattern = str(Path(name, "*.csv"))
+            raise config.ConfigError(
+                f"data.source = {name!r} is a folder: give a file, or a pattern such as {pattern!r}"
+            )
         raise config.ConfigError(
             f"data.source = {name!r}: no such file; bundled are 'diabetes' and 'wine'"
         )
@@ -148,6 +185,19 @@ def _check_names(cfg: config.Data, names: list[str]) -> None:
                 raise config.ConfigError(f"data.{key}: {name!r} is none of the columns {listed}")
     if cfg.target not in names or cfg.target in cfg.leave_out:
         raise config.ConfigError(f"data.target = {cfg.target!r}: the columns are {listed}")
+
+
+def _check_digits(array: Any, name: str, path: Path) -> None:
+    """Refuse whole numbers that are different, but not any more when they are floats."""
+    if not pa.types.is_integer(array.type):
+        return
+    floats = array.cast(pa.float64(), safe=False)
+    if pc.count_distinct(floats).as_py() < pc.count_distinct(array).as_py():
+        raise config.ConfigError(
+            f"{path}: column {name!r} has whole numbers that a float of 64 bits cannot tell "
+            f"apart: subtract {pc.min(array).as_py()} from all of them, or, if they only name "
+            "something, list the column in data.leave_out or data.categories"
+        )
 
 
 def _join(name: str, parts: list[Any], files: list[Path], as_text: bool) -> Any:
@@ -186,6 +236,8 @@ def encode(table: Table, cfg: config.Data) -> dict[str, Any]:
     if len(train) < 2:
         raise config.ConfigError(f"data.validation = {cfg.validation} leaves no rows for training")
     features = [name for name in table.columns if name != cfg.target]
+    left = [n for n in features if n not in cfg.categories and _counts_rows(table, n)]
+    features = [name for name in features if name not in left]
     texts = [name for name in features if table.columns[name].type == pa.string()]
     learnt: dict[str, dict[str, Any]] = {
         "numbers": _learn_numbers(table, [name for name in features if name not in texts], train),
@@ -194,7 +246,9 @@ def encode(table: Table, cfg: config.Data) -> dict[str, Any]:
     numbers, categories = apply(table, learnt)
     targets, target = _encode_target(table, cfg, train)
     rows = (numbers, categories, targets)
-    source = table.files[0] if len(table.files) == 1 else f"{len(table.files)} files"
+    source = str(table.files[0]) if len(table.files) == 1 else f"{len(table.files)} files"
+    if left:
+        source += f" without {', '.join(map(repr, left))}, which only numbers the rows"
     return {
         "train": [tensor[train] for tensor in rows],
         "val": [tensor[val] for tensor in rows],
@@ -213,6 +267,20 @@ def apply(table: Table, learnt: dict[str, Any]) -> tuple[Tensor, Tensor]:
     return _scale_numbers(table, learnt["numbers"]), _number_texts(table, learnt["texts"])
 
 
+def _counts_rows(table: Table, name: str) -> bool:
+    """Whether a column is the index that a program has written: another number in each row."""
+    array = table.columns[name]
+    if not INDEX.fullmatch(name) or array.type != pa.float64() or array.null_count:
+        return False
+    begins = [0, *table.ends[:-1]]
+    parts = [array.slice(b, e - b) for b, e in zip(begins, table.ends, strict=True)]
+    return all(
+        pc.all(pc.equal(pc.floor(part), part)).as_py()
+        and pc.count_distinct(part).as_py() == len(part)
+        for part in parts
+    )
+
+
 def _check_cells(table: Table, name: str, cfg: config.Data) -> None:
     """Refuse cells that would turn a column into something else than it is meant to be."""
     array = table.columns[name]
@@ -223,6 +291,16 @@ def _check_cells(table: Table, name: str, cfg: config.Data) -> None:
         return
     is_text = pc.invert(pc.match_substring_regex(array, NUMBER))
     filled, distinct = len(array) - array.null_count, pc.count_distinct(array).as_py()
+    is_marked = pc.match_substring_regex(array, MARKED)
+    numbers = filled - pc.sum(pc.and_not(is_text, is_marked), min_count=0).as_py()
+    if 2 * numbers > filled:
+        table.refuse(
+            is_marked,
+            name,
+            ", a number with a comma or with marks between thousands: write numbers as 1234.5 (in "
+            "pandas read_csv with decimal=',' or thousands=',', then to_csv), or name the column "
+            "in data.categories",
+        )
     if 2 * pc.sum(is_text, min_count=0).as_py() < filled:
         table.refuse(
             is_text,
@@ -249,6 +327,8 @@ def _learn_numbers(table: Table, names: list[str], train: Tensor) -> dict[str, l
         raise config.ConfigError(f"column {name!r} has no value to train on: data.leave_out")
     median = raw.nanmedian(0).values
     mean, deviation = _spread(torch.where(gaps, median, raw))
+    if not (finite := deviation.isfinite()).all():
+        raise config.ConfigError(_too_wide(names[int((~finite).nonzero()[0])]))
     found: list[list[float]] = torch.stack((median, mean, deviation, gaps.any(0)), 1).tolist()
     return dict(zip(names, found, strict=True))
 
@@ -263,8 +343,10 @@ def _scale_numbers(table: Table, learnt: dict[str, list[float]]) -> Tensor:
     raw = _stack(table, list(learnt))
     median, mean, deviation, has_gaps = torch.tensor([*learnt.values()], dtype=torch.float64).T
     gaps = raw.isnan()
-    scaled = (torch.where(gaps, median, raw) - mean) / deviation
-    return torch.cat((scaled, gaps[:, has_gaps > 0]), 1).float()
+    scaled = ((torch.where(gaps, median, raw) - mean) / deviation).float()
+    for name, column in zip(learnt, scaled.T, strict=True):
+        table.refuse(pa.array((~column.isfinite()).numpy()), name, FAR)
+    return torch.cat((scaled, gaps[:, has_gaps > 0]), 1)
 
 
 def _stack(table: Table, names: list[str]) -> Tensor:
@@ -273,13 +355,24 @@ def _stack(table: Table, names: list[str]) -> Tensor:
 
 
 def _spread(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each column.
+    """Mean and standard deviation of each column; a constant one stays unscaled.
 
-    A column that is constant stays unscaled: dividing by almost nothing would blow up the
-    validation rows in which it is not.
+    What is summed are differences from the first row, divided by the largest: sums of numbers that
+    lie far from 0 would lose their last digits, and squares of very large ones are infinite.
     """
-    mean, deviation = values.mean(0), values.std(0)
-    return mean, deviation.where(deviation > 1e-12 * mean.abs(), 1.0)
+    differences = values - values[0]
+    largest = differences.abs().amax(0)
+    largest = largest.where(largest > 0, 1.0)
+    deviation, mean = torch.std_mean(differences / largest, 0)
+    deviation = deviation * largest
+    return values[0] + mean * largest, deviation.where(deviation != 0, 1.0)
+
+
+def _too_wide(name: str) -> str:
+    return (
+        f"column {name!r} ranges over more than a float can hold: correct the values, take their "
+        "logarithm, or name the column in data.leave_out"
+    )
 
 
 def _learn_texts(array: Any, train: Tensor) -> list[str | None]:
@@ -310,9 +403,18 @@ def _encode_target(table: Table, cfg: config.Data, train: Tensor) -> tuple[Tenso
     if _choose_task(array, cfg) == "regression":
         values = torch.tensor(array.to_numpy())
         mean, deviation = _spread(values[train])
+        scaled = ((values - mean) / deviation).float()
+        if not deviation.isfinite():
+            raise config.ConfigError(_too_wide(cfg.target))
+        table.refuse(pa.array((~scaled.isfinite()).numpy()), cfg.target, FAR)
+        if scaled[train].std() == 0:
+            raise config.ConfigError(
+                f"data.target = {cfg.target!r}: the training rows do not differ, or by so little "
+                "that floats cannot tell: multiply the values, or choose another target"
+            )
         words = f"{cfg.target} is a quantity, {mean:.6g} in the mean"
         scale: dict[str, Any] = {"mean": mean.item(), "unit": deviation.item(), "labels": []}
-        return ((values - mean) / deviation).float(), {"outputs": 1, **scale, "words": words}
+        return scaled, {"outputs": 1, **scale, "words": words}
     classes = array.unique()
     classes = classes.take(pc.array_sort_indices(classes))
     numbers = torch.tensor(pc.index_in(array, value_set=classes).to_numpy()).long()

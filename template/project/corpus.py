@@ -111,7 +111,7 @@ def prepare(cfg: config.Data, folder: Path) -> None:
 def has_tokens(cfg: config.Data) -> bool:
     """Whether the source is a file of tokens, or a folder of them."""
     source = Path(cfg.source)
-    return source.suffix == ".bin" or any(source.glob("*.bin"))
+    return source.suffix == ".bin" or bool(_find_shards(source))
 
 
 def find_files(cfg: config.Data) -> list[Path]:
@@ -121,7 +121,17 @@ def find_files(cfg: config.Data) -> list[Path]:
         raise config.ConfigError(f"data.source = {cfg.source!r}: there is no such file or folder")
     if source.is_file():
         return [source]
-    return sorted(source.glob("*.bin")) if has_tokens(cfg) else _find_texts(cfg)
+    return _find_shards(source) or _find_texts(cfg)
+
+
+def _find_shards(folder: Path) -> list[Path]:
+    """The files of tokens in a folder, in the order of their names."""
+    return sorted(path for path in folder.glob("*.bin") if not _is_hidden(path.name))
+
+
+def _is_hidden(name: str) -> bool:
+    """Whether a program keeps this file or folder for itself, such as copies of the others."""
+    return name.startswith(".")
 
 
 def _find_texts(cfg: config.Data) -> list[Path]:
@@ -131,6 +141,8 @@ def _find_texts(cfg: config.Data) -> list[Path]:
     pattern, left_out = ("**/*.py", LEFT_OUT) if stdlib else (cfg.pattern, set())
     found = [path.relative_to(root) for path in root.glob(pattern) if path.is_file()]
     names = [name for name in found if left_out.isdisjoint(name.parts[:-1])]
+    if not stdlib:
+        names = [name for name in names if not any(map(_is_hidden, name.parts))]
     if len(names) < 2:
         raise config.ConfigError(
             f"data.source = {cfg.source!r} has {len(names)} files that match {pattern!r}: one is "
@@ -267,6 +279,8 @@ def _open_tokenizer(cfg: config.Data) -> Tokenizer | None:
         found = tokenizers.Tokenizer.from_file(cfg.tokenizer)
     except Exception as error:  # the library has no narrower one
         raise config.ConfigError(f"data.tokenizer = {cfg.tokenizer!r}: {error}") from error
+    found.no_truncation()  # whatever the file says: it is made for short texts
+    found.no_padding()
     size = found.get_vocab_size()
     if size > cfg.vocabulary:
         raise config.ConfigError(

@@ -46,12 +46,13 @@ SHARES = ["data.validation=1.5", "data.validation=-1", "data.validation=0"]
 MISTAKES = {
     "custom": SHARES,
     "mlp": SHARES,
-    "resnet": SHARES,
-    "table": ["data.source=", "data.source=/", "data.source=**x", *SHARES],
+    "resnet": ["data.source=absent", *SHARES],
+    "table": ["data.source=", "data.source=/", "data.source=**x", "latin.csv", *SHARES],
     "distilbert": ["empty.csv", "bytes.csv", "words.jsonl", "list.jsonl", *SHARES],
     "gpt": ["empty.txt", "words.txt", *SHARES],
 }
 SPOILT = {
+    "latin.csv": "gr\u00f6\u00dfe,target\n1,2\n".encode("latin-1"),
     "empty.txt": b"",
     "words.txt": b"good morning\n" * 99,
     "empty.csv": b"",
@@ -79,6 +80,7 @@ def test_mistakes_of_the_source_are_said(model: str, tmp_path: Path) -> None:
             assert f"{mistake.replace('=', ' = ')}" in run.output.replace(".0 must", " must")
         assert run.output.splitlines()[-1].startswith("error: "), run.output
         assert "Traceback" not in run.output
+        assert not [*tmp_path.rglob("*.partial")]
 
 
 def test_own_data_may_lack_the_name_of_what_is_prepared(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Windows of tokens, from files that are mapped into memory, as a stream for all ranks."""
 
 import hashlib
+import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -133,7 +134,11 @@ def prepare(cfg: config.Data) -> None:
         return
     partial = target.with_suffix(".partial")
     partial.mkdir(exist_ok=True)
-    corpus.prepare(cfg, partial)
+    try:
+        corpus.prepare(cfg, partial)
+    except config.ConfigError:
+        shutil.rmtree(partial)
+        raise
     partial.replace(target)  # the folder appears whole
 
 

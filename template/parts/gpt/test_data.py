@@ -195,6 +195,32 @@ def test_texts_by_a_tokenizer(tmp_path: Path) -> None:
     assert tokenizer.decode(read[1]) in TEXTS
 
 
+def test_long_texts_are_not_cut_off(tmp_path: Path) -> None:
+    """Though many files of tokenizers say so, for the short texts they were made for."""
+    tokenizer = make_tokenizer(tmp_path)
+    ids = tokenizer.encode(TEXTS[0] * 9).ids
+    (tmp_path / "book.txt").write_text(TEXTS[0] * 9, encoding="utf-8")
+    path = str(tmp_path / "tokenizer.json")
+    tokenizer.enable_truncation(16)
+    tokenizer.enable_padding(length=8192, pad_id=7)
+    tokenizer.save(path)
+    read = prepared(tmp_path, source=str(tmp_path / "book.txt"), tokenizer=path, vocabulary=300)
+    assert read[0] + read[1] == ids
+
+
+@pytest.mark.parametrize("ending", ["txt", "bin"])
+def test_hidden_copies_are_left_out(ending: str, tmp_path: Path) -> None:
+    """A copy of a text would be in training and in validation."""
+    texts = tmp_path / "texts"
+    for folder in (texts, texts / ".ipynb_checkpoints", texts / "part" / ".trash" / "old"):
+        folder.mkdir(parents=True)
+        for number in range(4):
+            (folder / f"{number}.{ending}").write_bytes(bytes([number + 1]) * 100)
+    (texts / f"._0.{ending}").write_bytes(b"resources!" * 9)
+    read = prepared(tmp_path, source=str(texts), token_dtype="uint8", validation=0.25)
+    assert sorted(read[0] + read[1]) == [1] * 100 + [2] * 100 + [3] * 100 + [4] * 100
+
+
 def test_tokenizer_that_does_not_fit(tmp_path: Path) -> None:
     """A vocabulary too small, an unknown end, a file that is none, a text that is none."""
     size = make_tokenizer(tmp_path).get_vocab_size()
@@ -209,6 +235,7 @@ def test_tokenizer_that_does_not_fit(tmp_path: Path) -> None:
     for reason, changes in wrong.items():
         with pytest.raises(config.ConfigError, match=reason):
             data.prepare(settings(tmp_path, source=source, **{"tokenizer": tokenizer, **changes}))
+    assert not [*tmp_path.glob("*.partial")]
 
 
 def test_other_tokenizer_is_prepared_anew(tmp_path: Path) -> None:

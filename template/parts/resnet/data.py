@@ -2,6 +2,11 @@
 
 import hashlib
 import math
+import os
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +20,13 @@ import config
 
 UNIT = "samples"  # of the throughput
 IGNORE = -100  # the target of an image that does not count: padding
+TRAINING, VALIDATION = "train", ("val", "valid", "validation")  # folders of the splits
+SPLITS = {TRAINING, "training", "test", "testing", *VALIDATION}  # no names of classes
+HIDDEN = (".", "__")  # how names of files and folders begin that programs keep for themselves
+FEW = 10  # classes, that are named to the user
+READERS = 16  # threads that look at files: they mostly wait for the disk
+WIDE = {"I", "I;16", "I;16B", "I;16L", "I;16N"}  # Pillow's names for one channel of 16 bits
+UPPER_HALVES = [value >> 8 for value in range(2**16)]
 ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 
 
@@ -28,6 +40,10 @@ class Shape:
     channels: int
     classes: int
     labels: list[str] = field(repr=False)  # of the classes
+
+    def __str__(self) -> str:
+        named = ": " + ", ".join(self.labels) if len(self.labels) <= FEW else ""
+        return f"{len(self.labels):,} classes{named}"
 
 
 @dataclass(frozen=True)
@@ -164,9 +180,9 @@ def prepared_path(cfg: config.Data) -> Path:
     """The place of the tensors or of the list; other files in the folders have another place."""
     if cfg.source == "digits":
         return Path(cfg.folder) / "digits-images.pt"
-    root = Path(cfg.source)
-    folders = sorted([*root.glob("*/"), *root.glob("train/*/"), *root.glob("val/*/")])
-    changed = [(folder.name, folder.stat().st_mtime_ns) for folder in folders]
+    classes = [part / name for part in _parts(cfg) for name in _subfolders(part)]
+    places = [place for folder in classes for place, _ in _walk(folder)]
+    changed = [(str(place), place.stat().st_mtime_ns) for place in places]
     key = repr((cfg.source, cfg.validation, cfg.split_seed, changed))
     digest = hashlib.sha256(key.encode()).hexdigest()[:8]
     return Path(cfg.folder) / f"{Path(cfg.source).name}-{digest}.pt"
@@ -174,22 +190,76 @@ def prepared_path(cfg: config.Data) -> Path:
 
 def _list_files(cfg: config.Data) -> dict[str, Any]:
     """The classes, and the files of each split: from train/ and val/, or divided by chance."""
+    parts = _parts(cfg)
+    classes = _subfolders(parts[0])
+    _check_classes(cfg, parts, classes)
+    listed = [_list_folder(part, classes) for part in parts]
+    if empty := {*range(len(classes))} - {label for _, label in listed[0]}:
+        raise config.ConfigError(
+            f"{parts[0] / classes[min(empty)]} holds no images: remove the folder, or add images "
+            f"with one of the endings {', '.join(sorted(ENDINGS))}"
+        )
+    _check_headers([path for files in listed for path, _ in files])
+    if len(parts) == 1:
+        shares = _hold_out(len(listed[0]), cfg)
+        listed = [[listed[0][i] for i in share] for share in shares]
+    train, val = map(packed, listed)
+    return {"classes": classes, "train": train, "val": val}
+
+
+def _parts(cfg: config.Data) -> list[Path]:
+    """The folders whose folders are the classes: of training and validation, or of both."""
     root = Path(cfg.source)
-    parts = [root / "train", root / "val"]
-    divided = all(part.is_dir() for part in parts)
-    folders = parts[0] if divided else root
-    classes = sorted(path.name for path in folders.glob("*/"))
+    held_out = [root / name for name in VALIDATION if (root / name).is_dir()]
+    return [root / TRAINING, held_out[0]] if held_out and (root / TRAINING).is_dir() else [root]
+
+
+def _subfolders(folder: Path) -> list[str]:
+    """The names of the folders in a folder, if there is one, but for those of programs."""
+    found = (path.name for path in folder.glob("*/"))
+    return sorted(name for name in found if not name.startswith(HIDDEN))
+
+
+def _walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
+    """A folder and all below, each with the names of its files."""
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith(HIDDEN))
+        yield Path(place), names
+
+
+def find_images(folder: Path) -> list[Path]:
+    """The paths of all images in a folder and below."""
+    return [
+        place / name
+        for place, names in _walk(folder)
+        for name in sorted(names)
+        if Path(name).suffix.lower() in ENDINGS and not name.startswith(HIDDEN)
+    ]
+
+
+def _check_classes(cfg: config.Data, parts: list[Path], classes: list[str]) -> None:
+    """Refuse folders that are no classes: none, those of splits, and those of one split alone."""
+    source = f"data.source = {cfg.source!r}"
+    if not Path(cfg.source).is_dir():
+        raise config.ConfigError(f"{source}: there is no such folder, and only 'digits' is bundled")
+    several = [name for name in VALIDATION if Path(cfg.source, name).is_dir()]
+    if len(parts) > 1 and len(several) > 1:
+        raise config.ConfigError(f"{source} has several folders for validation: {several}")
+    splits = [name for name in classes if name.lower() in SPLITS]
+    if len(parts) == 1 and splits:
+        raise config.ConfigError(
+            f"{source}: the folders {splits} would be classes, and have the names of splits: "
+            f"rename the folders of training and validation to {TRAINING!r} and {VALIDATION[0]!r}; "
+            f"or give one of them, such as {str(parts[0] / splits[-1])!r}, of which "
+            "data.validation is held out"
+        )
     if len(classes) < 2:
         raise config.ConfigError(
-            f"data.source = {cfg.source!r} must be 'digits', or a folder that holds one folder of "
-            f"images per class (directly, or in train/ and val/); found the classes {classes}"
+            f"{source} must be 'digits', or a folder that holds one folder of images per class "
+            f"(directly, or in train/ and val/); found the classes {classes}"
         )
-    if divided:
-        train, val = (_list_folder(part, classes) for part in parts)
-    else:
-        files = _list_folder(root, classes)
-        train, val = ([files[i] for i in share] for share in _hold_out(len(files), cfg))
-    return {"classes": classes, "train": packed(train), "val": packed(val)}
+    if unknown := sorted({*_subfolders(parts[-1])} - {*classes}):
+        raise config.ConfigError(f"{parts[-1] / unknown[0]} is no class: {parts[0]} has none such")
 
 
 def packed(files: list[tuple[str, int]]) -> tuple[Tensor, ...]:
@@ -204,25 +274,66 @@ def _list_folder(folder: Path, classes: list[str]) -> list[tuple[str, int]]:
     files = [
         (str(path.resolve()), label)
         for label, name in enumerate(classes)
-        for path in sorted((folder / name).rglob("*"))
-        if path.suffix.lower() in ENDINGS
+        for path in find_images(folder / name)
     ]
     if len(files) < 2:
         raise config.ConfigError(f"{folder} holds {len(files)} images in the folders {classes}")
     return files
 
 
+def _check_headers(paths: list[str]) -> None:
+    """Open every file once, without its pixels: a wrong one would end the run hours later."""
+    with ThreadPoolExecutor(READERS) as pool:
+        for number, _ in enumerate(pool.map(_check_header, paths), start=1):
+            if sys.stderr.isatty() and (number % 1000 == 0 or number == len(paths)):
+                last = "\n" if number == len(paths) else ""
+                print(f"\rlooked at {number:,} of {len(paths):,} images", end=last, file=sys.stderr)
+
+
+def _check_header(path: str) -> None:
+    with _open(path):
+        pass
+
+
+@contextmanager
+def _open(path: str) -> Iterator[Any]:
+    """Pillow's image; ConfigError with the path for what Pillow cannot open or decode."""
+    from PIL import Image  # only needed for image files
+
+    try:
+        with Image.open(path) as image:
+            # "I" are numbers of 16 bits in PNG and PPM, but of 32 bits in others.
+            if image.mode == "F" or (image.mode == "I" and image.format not in {"PNG", "PPM"}):
+                raise ValueError(
+                    f"pixels of the mode {image.mode!r} have no fixed range: save the image with 8 "
+                    "or 16 bits per channel"
+                )
+            yield image
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise config.ConfigError(f"{path} cannot be read as an image: {error}") from error
+
+
 def _decode(path: str, cfg: config.Data) -> Tensor:
-    """One file, cropped to a square around its centre, as Batch.inputs[i]."""
-    from PIL import Image, ImageOps  # only needed for image files
+    """One file, upright and cropped to a square around its centre, as Batch.inputs[i]."""
+    from PIL import ImageOps
 
     size = (cfg.image_size, cfg.image_size)
     mode = "L" if cfg.channels == 1 else "RGB"
-    try:
-        with Image.open(path) as image:
-            image.draft(mode, size)  # lets the JPEG decoder reduce the image while it reads
-            pixels = ImageOps.fit(image.convert(mode), size).tobytes()
-    except OSError as error:
-        raise config.ConfigError(f"{path} cannot be read as an image: {error}") from error
+    with _open(path) as image:
+        image.draft(mode, size)  # lets the JPEG decoder reduce the image while it reads
+        upright = _opaque(ImageOps.exif_transpose(image))
+        pixels = ImageOps.fit(upright.convert(mode), size).tobytes()
     values = torch.frombuffer(bytearray(pixels), dtype=torch.uint8).view(*size, cfg.channels)
     return values.permute(2, 0, 1)
+
+
+def _opaque(image: Any) -> Any:
+    """An image of 8 bits per channel, on white where the file is transparent."""
+    from PIL import Image
+
+    if image.mode in WIDE:  # convert("L") would take all above 255 for white
+        return image.convert("I").point(UPPER_HALVES, "L")
+    if image.mode in {"LA", "PA", "RGBA"} or "transparency" in image.info:
+        white = Image.new("RGBA", image.size, "white")
+        return Image.alpha_composite(white, image.convert("RGBA"))
+    return image

@@ -67,10 +67,45 @@ def test_images_that_came_later_are_seen(tmp_path: Path) -> None:
     assert len(train) + len(val) == 7
 
 
-def test_folders_of_splits(tmp_path: Path) -> None:
+def test_images_in_nested_folders(tmp_path: Path) -> None:
+    """They belong to the class above, and later ones are seen, too."""
+    cfg = settings(tmp_path, source=str(tmp_path / "images"))
+    draw(tmp_path / "images", 2)
+    for part in ("train", "val"):
+        draw(tmp_path / "divided" / part, 1)
+    divided = replace(cfg, source=str(tmp_path / "divided"))
+    for folder, chosen in (("images/red/a/b", cfg), ("divided/val/red/a", divided)):
+        (tmp_path / folder).mkdir(parents=True)
+        sizes = []
+        for name in ("0.png", "1.png"):
+            Image.new("RGB", (20, 20), COLOURS["red"]).save(tmp_path / folder / name)
+            data.prepare(chosen)
+            train, val, _ = data.open_splits(chosen)
+            sizes.append(len(train) + len(val))
+        assert sizes == [7, 8]
+
+
+def test_files_of_other_programs_are_no_images(tmp_path: Path) -> None:
+    """Neither hidden folders nor hidden files, at any depth."""
+    draw(tmp_path / "images", 2)
+    for name in (".git", ".ipynb_checkpoints", "__MACOSX", "__pycache__"):
+        for folder in (tmp_path / "images" / name, tmp_path / "images" / "red" / name):
+            folder.mkdir()
+            Image.new("RGB", (20, 20)).save(folder / "0.png")
+    (tmp_path / "images" / "red" / "._0.jpg").write_bytes(b"resources")
+    cfg = settings(tmp_path, source=str(tmp_path / "images"))
+    data.prepare(cfg)
+    train, val, shape = data.open_splits(cfg)
+    assert shape.labels == ["blue", "green", "red"]
+    assert len(train) + len(val) == 6
+    assert str(shape) == "3 classes: blue, green, red"
+
+
+@pytest.mark.parametrize("val", ["val", "valid", "validation"])
+def test_folders_of_splits(val: str, tmp_path: Path) -> None:
     """train/ and val/ are taken as they are."""
     draw(tmp_path / "images" / "train", 3)
-    draw(tmp_path / "images" / "val", 1)
+    draw(tmp_path / "images" / val, 1)
     cfg = settings(tmp_path, source=str(tmp_path / "images"))
     data.prepare(cfg)
     splits = data.open_splits(cfg)
@@ -78,12 +113,92 @@ def test_folders_of_splits(tmp_path: Path) -> None:
     assert sorted(colours(splits.val)) == [0, 1, 2]
 
 
-def test_damaged_file_is_named(tmp_path: Path) -> None:
-    """An image that cannot be decoded ends the run with its path."""
-    draw(tmp_path / "images", 2)
-    for path in (tmp_path / "images").rglob("*.png"):
-        path.write_bytes(b"damaged")
+@pytest.mark.parametrize(
+    "folders", [["train", "test"], ["train"], ["Train", "Val"], ["test", "val"], ["training"]]
+)
+def test_names_of_splits_are_no_classes(folders: list[str], tmp_path: Path) -> None:
+    """They are refused, with what to do."""
+    for name in (*folders, "day", "night"):
+        draw(tmp_path / name, 1)
+    cfg = settings(tmp_path, source=str(tmp_path))
+    with pytest.raises(config.ConfigError, match="have the names of splits: rename") as error:
+        data.prepare(cfg)
+    assert str(sorted(folders)) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("folder", "reason"),
+    [
+        ("train/none", "none holds no images: remove the folder"),
+        ("val/none", "none is no class: .*train has none such"),
+        ("valid/red", r"several folders for validation: \['val', 'valid'\]"),
+    ],
+)
+def test_folders_that_do_not_fit_are_named(folder: str, reason: str, tmp_path: Path) -> None:
+    """An empty class, a class of one split alone, two folders for one split."""
+    for name in ("train", "val"):
+        draw(tmp_path / "images" / name, 1)
+    (tmp_path / "images" / folder).mkdir(parents=True)
     cfg = settings(tmp_path, source=str(tmp_path / "images"))
+    with pytest.raises(config.ConfigError, match=reason):
+        data.prepare(cfg)
+
+
+def seen(path: Path, channels: int) -> list[list[int]]:
+    """The pixels of an image in its upper left and lower right corner, as the model gets them."""
+    cfg = replace(settings(path.parent), channels=channels)
+    packed = data.Files(*data.packed([(str(path), 0), (str(path), 0)]))
+    image = data.ImageFiles(packed, cfg).__getitems__([0]).inputs[0]
+    return [image[:, 0, 0].tolist(), image[:, -1, -1].tolist()]
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_of_16_bits(channels: int, tmp_path: Path) -> None:
+    """Their range is that of 8 bits; other numbers have no known range."""
+    for name in ("0.png", "0.tif", "0.ppm"):
+        values = Image.new("I", (16, 16), 100 * 256 + 3)
+        values.putpixel((0, 0), 65535)
+        values.convert("I;16").save(tmp_path / name)
+        assert seen(tmp_path / name, channels) == [[255] * channels, [100] * channels]
+    for mode in ("I", "F"):
+        for colour in ("red", "blue"):
+            (tmp_path / mode / colour).mkdir(parents=True)
+            Image.new(mode, (16, 16), 1000).save(tmp_path / mode / colour / "0.tif")
+        cfg = settings(tmp_path, source=str(tmp_path / mode))
+        with pytest.raises(config.ConfigError, match=rf"0\.tif cannot be .* mode '{mode}'"):
+            data.prepare(cfg)
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
+def test_transparent_images_are_on_white(mode: str, tmp_path: Path) -> None:
+    """Whatever colour lies below what nobody sees."""
+    image = Image.new("RGBA", (16, 16), (0, 0, 0, 255))
+    image.putpixel((0, 0), (0, 0, 0, 0))
+    image = image.quantize(2) if mode == "P" else image.convert(mode)
+    image.save(tmp_path / "0.png")
+    assert seen(tmp_path / "0.png", 3) == [[255] * 3, [0] * 3]
+
+
+def test_turned_images_are_upright(tmp_path: Path) -> None:
+    """Cameras only note how they were held."""
+    image = Image.new("RGB", (16, 16), (0, 0, 0))
+    image.putpixel((0, 0), (255, 255, 255))
+    image.getexif()[0x0112] = 3  # upside down
+    image.save(tmp_path / "0.png", exif=image.getexif())
+    assert seen(tmp_path / "0.png", 3) == [[0] * 3, [255] * 3]
+
+
+def test_damaged_file_is_named(tmp_path: Path) -> None:
+    """What is no image before the first step, and what cannot be decoded when it is drawn."""
+    draw(tmp_path / "images", 2)
+    damaged = tmp_path / "images" / "red" / "0.png"
+    whole = damaged.read_bytes()
+    damaged.write_bytes(b"damaged")
+    cfg = settings(tmp_path, source=str(tmp_path / "images"))
+    with pytest.raises(config.ConfigError, match=r"0\.png cannot be read"):
+        data.prepare(cfg)
+    for path in (tmp_path / "images").rglob("*.png"):
+        path.write_bytes(whole[:-30])
     data.prepare(cfg)
     train = data.open_splits(cfg).train
     with pytest.raises(config.ConfigError, match=r"0\.png cannot be read"):
@@ -94,6 +209,13 @@ def test_folder_without_classes(tmp_path: Path) -> None:
     """A folder that holds no folders of images is refused with what is expected."""
     cfg = settings(tmp_path, source=str(tmp_path))
     with pytest.raises(config.ConfigError, match="one folder of images per class"):
+        data.prepare(cfg)
+
+
+def test_missing_folder(tmp_path: Path) -> None:
+    """It is not taken for one without classes."""
+    cfg = settings(tmp_path, source=str(tmp_path / "absent"))
+    with pytest.raises(config.ConfigError, match="absent': there is no such folder"):
         data.prepare(cfg)
 
 
@@ -124,7 +246,7 @@ def test_augmentation_by_nothing_changes_nothing() -> None:
 @pytest.mark.parametrize("channels", [1, 3])
 def test_bytes_become_numbers_in_the_model(channels: int, tmp_path: Path) -> None:
     """Black is -1 and white 1, and the channels of a pixel lie side by side."""
-    network = model.build(common.settings(tmp_path).model, data.Shape(channels, classes=2))
+    network = model.build(common.settings(tmp_path).model, data.Shape(channels, 2, ["a", "b"]))
     seen: list[torch.Tensor] = []
     first = next(part for part in network.modules() if isinstance(part, torch.nn.Conv2d))
     first.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))

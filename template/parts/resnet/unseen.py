@@ -24,7 +24,7 @@ def _find(path: Path) -> list[Path]:
     """A file itself, or all images in a folder."""
     if path.is_file():
         return [path]
-    found = [file for file in path.rglob("*") if file.suffix.lower() in data.ENDINGS]
+    found = data.find_images(path)
     if not found:
         raise config.ConfigError(f"{path} is neither a file nor a folder that holds images")
     return sorted(found)

@@ -1,5 +1,6 @@
 """The data: which tables are read, what becomes of their columns, and what is refused."""
 
+import gzip
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,70 @@ def test_edited_files_and_other_settings_are_prepared_anew(tmp_path: Path) -> No
     assert len(prepared(tmp_path, tmp_path / "*.csv").val) == 24
 
 
+@pytest.mark.parametrize(
+    ("offset", "step"), [(1.7e18, 1e4), (10**18, 10**6), (0, 1e200), (0, 1e-200)]
+)
+def test_scale_and_offset_do_not_matter(offset: float, step: float, tmp_path: Path) -> None:
+    """Neither those of a feature nor of the target."""
+    values = [offset + step * (7 * n % ROWS) for n in range(ROWS)]
+    table = {"size": values, "rent": values, "dear": ["no"] * ROWS}
+    train, val, shape = prepared(tmp_path, write(tmp_path / "flats.parquet", table))
+    assert train.rows.targets.std().item() == pytest.approx(1.0, rel=1e-3)
+    assert torch.equal(train.rows.numbers[:, 0], train.rows.targets)
+    assert val.rows.targets.abs().max() < 3
+    assert shape.unit == pytest.approx(11.7 * step, rel=0.1)
+
+
+def test_constant_column_is_not_scaled(tmp_path: Path) -> None:
+    """Divided by almost nothing, another value among the validation rows would be immense."""
+    held_out = torch.randperm(ROWS, generator=torch.Generator().manual_seed(0)).tolist()[0]
+    table = flats() | {"floor": [0.1 if n == held_out else 0.3 for n in range(ROWS)]}
+    train, val, _ = prepared(tmp_path, write(tmp_path / "flats.csv", table))
+    assert train.rows.numbers[:, 2].eq(0).all()
+    assert val.rows.numbers[:, 2].unique().tolist() == pytest.approx([-0.2, 0.0])
+
+
+@pytest.mark.parametrize("name", ["", "Unnamed: 0", "__index_level_0__"])
+def test_row_numbers_are_no_feature(name: str, tmp_path: Path) -> None:
+    """The index that pandas writes is left out, and that is said; another column is not."""
+    order = [7 * n % ROWS for n in range(ROWS)]
+    for number in (1, 2):
+        write(tmp_path / f"{number}.parquet", {name: order} | flats())
+    _, _, shape = prepared(tmp_path, tmp_path / "*.parquet")
+    assert shape.numbers == 3
+    assert f"2 files without {name!r}, which only numbers the rows" in shape.words
+    path = write(tmp_path / "3.parquet", {name: [n // 2 for n in order]} | flats())
+    assert prepared(tmp_path, path).shape.numbers == 4
+
+
+HEADERS = {
+    "lines.csv": '"size\nin metres";district;rent;dear',
+    "commas.csv": '"size, or so, roughly, in metres, squared, at least";district;rent;dear',
+    "bars.csv": "size|district|rent|dear",
+    "tabs.csv.gz": "size\tdistrict\trent\tdear",
+    "semicolons.csv.gz": "size;district;rent;dear",
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_delimiter_is_found(name: str, tmp_path: Path) -> None:
+    """In compressed files, too, and whatever stands between quotes."""
+    header = HEADERS[name]
+    mark = header.removesuffix("dear")[-1]
+    text = "\n".join([header, *(line.replace(",", mark) for line in LINES)]) + "\n"
+    content = text.encode()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    _, _, shape = prepared(tmp_path, tmp_path / name)
+    assert (shape.numbers, shape.values) == (1, 3)
+
+
+@pytest.mark.parametrize("name", ["FLATS.PARQUET", "flats.pq", "flats"])
+def test_parquet_by_any_name(name: str, tmp_path: Path) -> None:
+    """What a file is, its first bytes say."""
+    write(tmp_path / "flats.parquet", flats()).rename(tmp_path / name)
+    assert prepared(tmp_path, tmp_path / name).shape.numbers == 3
+
+
 # --- What is refused ---
 
 LINES = [
@@ -209,6 +274,64 @@ def test_cells_that_do_not_fit_are_named(cells: str, tmp_path: Path) -> None:
     path.write_text("\n".join(["size,district,rent,dear", *LINES]) + "\n" + cells)
     with pytest.raises(config.ConfigError, match=CELLS[cells]):
         data.prepare(settings(tmp_path, path))
+
+
+LARGE = "whole numbers that a float of 64 bits cannot tell apart: subtract 1000000000000000000"
+NUMBERS: dict[str, tuple[list[Any], str]] = {
+    "ids": ([10**18 + n for n in range(ROWS)], LARGE),
+    "wide": ([(-1) ** n * (1.7 - n / 1000) * 1e308 for n in range(ROWS)], "ranges over more than"),
+    "comma": ([f"{n},7" for n in range(ROWS)], "row 1: column 'rent' is '0,7', a number with a"),
+    "few": ([f"{n % 3},5" for n in range(ROWS)], "row 1: column 'rent' is '0,5', a number with a"),
+    "thousands": (["5", *[f"1,{n + 99}.50" for n in range(1, ROWS)]], "'rent' is '1,100.50'"),
+    "german": ([f"1.{n + 100},50" for n in range(ROWS)], "is '1.100,50', a number with a comma"),
+    "one": ([f"{n}.5" for n in range(1, ROWS)] + ["1,234"], "row 40: column 'rent' is '1,234'"),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("target", ["rent", "size"])
+def test_numbers_that_would_be_others(name: str, target: str, tmp_path: Path) -> None:
+    """As a feature and as the target they are refused, by name and with what to do."""
+    values, reason = NUMBERS[name]
+    path = write(tmp_path / "flats.parquet", flats() | {"rent": values})
+    said = refusal(tmp_path, path, f"data.target={target}")
+    assert reason in said
+    assert "name it in data.leave_out" not in said
+
+
+def test_rows_far_from_those_of_the_training(tmp_path: Path) -> None:
+    """A cell that would be infinite is named, in features and in the target."""
+    held_out = torch.randperm(ROWS, generator=torch.Generator().manual_seed(0)).tolist()[0]
+    for name in ("size", "rent"):
+        table = flats()
+        table[name][held_out] = 1e200
+        said = refusal(tmp_path, write(tmp_path / f"{name}.csv", table))
+        assert f"row {held_out + 1}: column {name!r} is 1e+200, too far" in said
+
+
+FILES = {
+    "latin.csv": ("gr\u00f6\u00dfe,rent\n1,2\n".encode("latin-1"), "the header is not in UTF-8"),
+    "wide.csv": ("size,rent\n1,2\n".encode("utf-16"), "the file is in UTF-16: save the file in"),
+    "flats.xlsx": (b"PK\x03\x04...", "zip archive or a spreadsheet: save the table as CSV"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_of_another_kind_are_named(name: str, tmp_path: Path) -> None:
+    """With what to do, and no traceback."""
+    content, reason = FILES[name]
+    (tmp_path / name).write_bytes(content)
+    said = refusal(tmp_path, tmp_path / name)
+    assert reason in said
+    assert name in said
+
+
+def test_folder_is_no_table(tmp_path: Path) -> None:
+    """A pattern is proposed."""
+    pattern = str(tmp_path / "*.csv")
+    assert f"is a folder: give a file, or a pattern such as {pattern!r}" in refusal(
+        tmp_path, tmp_path
+    )
 
 
 COLUMNS = {
