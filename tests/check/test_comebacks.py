@@ -57,6 +57,18 @@ LOCK = """\
         data.prepare(cfg)
 """
 WRAPPED = "    network = distributed.wrap(model.build(cfg.model, shape), process, cfg)\n"
+# What looks back before it asks for another start; and what asks for one after every failure.
+LIMITED = """\
+if attend "${prepare[@]}"; then
+    attend "${train[@]}" || true
+fi
+look_back
+if [[ $reason ]]; then
+"""
+FOR_EVER = """\
+if ! srun torchrun --nnodes="$NNODES" train.py run.name="$run" "$@"; then
+    scontrol requeue "$SLURM_JOB_ID"
+"""
 SEED = '    loading.seed_all("step", cfg.run.seed, state.step, process.rank)\n'
 
 
@@ -314,6 +326,7 @@ EDITS = [
     Edit("L3", "launch/slurm.sbatch", "#SBATCH --signal=B:USR1@300\n", ""),
     Edit("L3", "launch/slurm.sbatch", "#SBATCH --requeue\n", ""),
     Edit("L4", "launch/slurm.sbatch", " --kill-on-bad-exit=1 --wait=60", ""),
+    Edit("L8", "launch/slurm.sbatch", LIMITED, FOR_EVER),
     Edit("L5", "launch/nccl.env", "NCCL_DEBUG=WARN", "NCCL_DEBUG_LEVEL=WARN"),
     Edit("L6", "launch/nccl.env", "NCCL_DEBUG=WARN", "NCCL_DEBUG=INFO"),
     Edit("L7", "launch/env.sh", "network_env() {\n", 'network_env() {\n    eval "$SETTINGS"\n'),
@@ -335,6 +348,10 @@ MORE = {
             '        self.step = snapshot["step"]\n',
             '        self.first = snapshot["epoch"]\n',
         )
+    ],
+    "L8": [
+        ("launch/slurm.sbatch", "((saved == 1 || told == 1)) || ", ""),
+        ("launch/slurm.sbatch", "elif ((status != 0)) && [[", "elif [["),
     ],
 }
 

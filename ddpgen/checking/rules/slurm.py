@@ -221,7 +221,7 @@ def holds_allocation(script: Script) -> Iterator[Hit]:
     reads="script",
 )
 def requeued_for_ever(script: Script) -> Iterator[Hit]:
-    limited = re.search(r"SLURM_RESTART_COUNT|\swc\s|\s-(ge|gt|le|lt)\s|\(\(", script.code)
+    limited = re.search(r"SLURM_RESTART_COUNT|\swc\s|\s-(ge|gt|le|lt)\s|(?<!\$)\(\(", script.code)
     before = ""
     for line, text in script.commands:
         asks = re.search(r"\bscontrol\s+requeue\b", text)
