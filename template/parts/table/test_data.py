@@ -194,7 +194,7 @@ def test_edited_files_and_other_settings_are_prepared_anew(tmp_path: Path) -> No
 def test_scale_and_offset_do_not_matter(offset: float, step: float, tmp_path: Path) -> None:
     """Neither those of a feature nor of the target."""
     values = [offset + step * (7 * n % ROWS) for n in range(ROWS)]
-    table = {"size": values, "rent": values, "dear": ["no"] * ROWS}
+    table = flats() | {"size": values, "rent": values}
     train, val, shape = prepared(tmp_path, write(tmp_path / "flats.parquet", table))
     assert train.rows.targets.std().item() == pytest.approx(1.0, rel=1e-3)
     assert torch.equal(train.rows.numbers[:, 0], train.rows.targets)
