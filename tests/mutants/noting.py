@@ -7,6 +7,7 @@ in engine/__init__.py, so that it is in whichever process has the project.
 import json
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -64,6 +65,7 @@ def start() -> None:
     if not _notes:
         _notes.append(Notes(Path(os.environ[FOLDER])))
         sys.settrace(_notes[0].call)
+        threading.settrace(_notes[0].call)
 
 
 _notes: list[Notes] = []
