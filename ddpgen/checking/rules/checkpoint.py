@@ -18,7 +18,15 @@ def saves(module: Module) -> Iterator[tuple[ast.Call, ast.expr | None]]:
         if path is None or not follows(module, path, _in_memory):
             yield call, path
     for call in module.methods("save_pretrained"):
-        yield call, keyword(call, "save_directory", 0)
+        if not _converts(module, call):
+            yield call, keyword(call, "save_directory", 0)
+
+
+def _converts(module: Module, call: ast.Call) -> bool:
+    """Whether the same function has read the weights from a file: no rank trains them there."""
+    function = module.function(call)
+    calls = (n for n in ast.walk(function) if isinstance(n, ast.Call)) if function else ()
+    return any(source(found.func).endswith(".load_state_dict") for found in calls)
 
 
 def _in_memory(module: Module, node: ast.expr) -> bool | None:
