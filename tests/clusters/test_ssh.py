@@ -13,6 +13,7 @@ import pytest
 from tests.clusters import network, ssh_lab
 from tests.clusters.checkpoints import assert_same, last_checkpoint
 
+ON_CPU = "ddp.device=cpu"  # the last one counts
 LONG = (  # about a quarter of a minute on two cores
     "train.global_batch_size=64",  # epochs of 23 steps
     "train.max_steps=400",
@@ -66,7 +67,7 @@ def folder(project: Callable[..., Path]) -> Path:
 def start(
     hosts: network.Network, folder: Path, environment: dict[str, str], *arguments: str
 ) -> subprocess.Popen[str]:
-    return ssh_lab.start(hosts, ["launch/ssh.sh", *arguments], folder, environment)
+    return ssh_lab.start(hosts, ["launch/ssh.sh", *arguments, ON_CPU], folder, environment)
 
 
 def test_two_hosts_form_one_world(
