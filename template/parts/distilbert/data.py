@@ -89,12 +89,12 @@ def prepare(cfg: config.Data) -> None:
         return
     import transformers  # only needed here, where the data is prepared
 
-    partial = target.with_suffix(".partial")
-    partial.mkdir(exist_ok=True)
     train, val = _read_splits(cfg)
     if not (train and val):
         found = f"{len(train)} texts for training and {len(val)} for validation"
         raise config.ConfigError(f"data.source = {cfg.source!r} has {found}: both are needed")
+    partial = target.with_suffix(".partial")
+    partial.mkdir(exist_ok=True)
     if cfg.pretrained:
         tokenizer = transformers.AutoTokenizer.from_pretrained(cfg.pretrained)
         weights = transformers.DistilBertModel.from_pretrained(cfg.pretrained)
