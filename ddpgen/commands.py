@@ -3,6 +3,7 @@
 A command imports heavy modules itself, so that the others start at once.
 """
 
+import os
 import shlex
 import signal
 import sys
@@ -69,7 +70,7 @@ def run_new(arguments: Namespace) -> int:
     given: Answers = {}
     if arguments.answers is not None:
         given = answers.from_file(questionnaire, Path(arguments.answers))
-    paths = [text for text in arguments.data if "=" not in text]
+    paths = [text for text in arguments.data if "=" not in text or os.path.lexists(text)]
     given |= answers.from_flags(questionnaire, (t for t in arguments.data if t not in paths))
     found = look.look_at(paths)
     proposed = questionnaire.fitting(found.kind)

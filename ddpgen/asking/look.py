@@ -11,13 +11,13 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from ddpgen.asking.column import Column
 from ddpgen.errors import DdpgenError, show
 
 IMAGES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 TABLES = {".csv", ".tsv", ".parquet"}
 ROWS = 1000  # of a table that are looked at
-FEW_VALUES = 20  # so many whole numbers are rather classes
-LONG = 3.0  # words of a cell, in the mean, from which a column is one of texts to read
+VALIDATION = ("val", "valid", "validation")  # folders of images that are held out
 TARGETS = ("target", "label", "class", "y", "price")
 RECORDS = (".csv", ".jsonl")  # of texts with labels
 KNOWN = (
@@ -32,49 +32,6 @@ class Found(NamedTuple):
     words: list[str]
     kind: str  # as copier.yml calls it, below `data:`; "" for nothing
     arguments: list[str]
-
-
-class Column(NamedTuple):
-    """One column of a table, as far as its first rows tell."""
-
-    name: str
-    cells: list[str]  # those that are filled
-    gaps: int
-
-    @property
-    def numbers(self) -> bool:
-        """Whether all cells are numbers."""
-        return bool(self.cells) and all(map(_is_number, self.cells))
-
-    @property
-    def values(self) -> int:
-        """How many different cells there are."""
-        return len(set(self.cells))
-
-    @property
-    def tells_rows_apart(self) -> bool:
-        """Whether nearly each row has a text of its own, from which nothing can be learnt."""
-        return not self.numbers and 2 * self.values > len(self.cells)
-
-    @property
-    def is_prose(self) -> bool:
-        """Whether the cells are texts to read, rather than names of something."""
-        words = sum(len(cell.split()) for cell in self.cells)
-        return not self.numbers and words >= LONG * max(1, len(self.cells))
-
-    def task(self) -> str:
-        """The task of data.task that predicts this column."""
-        if self.values == 2:
-            return "binary"
-        whole = self.numbers and all(float(cell).is_integer() for cell in self.cells)
-        few = self.values <= FEW_VALUES and whole
-        return "regression" if self.numbers and not few else "classes"
-
-    def describe(self) -> str:
-        """The column in a few words."""
-        kind = "numbers" if self.numbers else "texts" if self.is_prose else "names"
-        gaps = f", {self.gaps:,} gaps" if self.gaps else ""
-        return f"{self.name}: {kind}, {self.values:,} different{gaps}"
 
 
 def look_at(texts: list[str]) -> Found:
@@ -121,13 +78,19 @@ def _look_in_folder(folder: Path) -> Found | None:
 
 
 def _images(folder: Path, source: str) -> Found | None:
-    parts = [folder / "train", folder / "val"]
-    divided = all(part.is_dir() for part in parts)
-    classes = {path.name for part in (parts if divided else [folder]) for path in part.glob("*/")}
-    images = _count(folder.rglob("*"), IMAGES)
+    train = folder / "train"
+    held_out = [folder / name for name in VALIDATION if (folder / name).is_dir()]
+    alone = train.is_dir() and not held_out  # what else is there, such as test/, is no class
+    if alone and (inside := _images(train, f"data.source={train.absolute()}")):
+        return inside
+    parts = [train, held_out[0]] if train.is_dir() and held_out else [folder]
+    found = {path.name for part in parts for path in part.glob("*/")}
+    classes = [name for name in found if not name.startswith((".", "__"))]
+    images = sum(_count(part.rglob("*"), IMAGES) for part in parts)
     if len(classes) < 2 or not images:
         return None
-    words = f"{images:,} images in {len(classes):,} classes" + divided * ", some of them in val/"
+    words = f"{images:,} images in {len(classes):,} classes"
+    words += f", some of them in {parts[-1].name}/" if len(parts) > 1 else ""
     sizes = ["data.channels=3", "data.image_size=64", "data.flip=true"]
     return Found([words], "images", [source, *sizes])
 
@@ -239,11 +202,3 @@ def _texts(size: str, text: Column, label: Column, source: str) -> Found:
     words = [f"{size}: texts in {text.name}, {label.values:,} classes in {label.name}"]
     names = [f"data.text={text.name}", f"data.label={label.name}"]
     return Found(words, "labelled texts", [source, *names])
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True

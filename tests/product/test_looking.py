@@ -98,6 +98,12 @@ SOURCES = {
         "resnet",
         ["72 images in 3 classes, some of them in val/"],
     ),
+    "other name": (
+        lambda path: images(path, "train", "validation"),
+        "resnet",
+        ["72 images in 3 classes, some of them in validation/"],
+    ),
+    "with test": (lambda path: images(path, "train", "test"), "resnet", ["36 images in 3 classes"]),
     "reviews.csv": (
         reviews,
         "distilbert",
@@ -175,6 +181,8 @@ def test_new_looks_proposes_and_says_how_to_train(tmp_path: Path) -> None:
     done = ddpgen("new", "q", "--defaults", *chosen, cwd=tmp_path)
     assert "data.source" not in done.stdout
     assert "tools.memory" not in done.stdout
+    flats(tmp_path / "lr=0.1.csv")
+    assert "rent -> regression" in ddpgen("new", "s", "--data", "lr=0.1.csv", cwd=tmp_path).stderr
     for wrong in (["--data", "absent"], ["--data", "flats.csv", "--data", "."], ["--data", ""]):
         done = ddpgen("new", "r", "--defaults", *wrong, cwd=tmp_path)
         assert done.returncode == 2

@@ -1,0 +1,57 @@
+"""One column of a table, and the task that it would be the target of."""
+
+from typing import NamedTuple
+
+FEW_VALUES = 20  # so many whole numbers are rather classes
+LONG = 3.0  # words of a cell, in the mean, from which a column is one of texts to read
+
+
+class Column(NamedTuple):
+    """One column of a table, as far as its first rows tell."""
+
+    name: str
+    cells: list[str]  # those that are filled
+    gaps: int
+
+    @property
+    def numbers(self) -> bool:
+        """Whether all cells are numbers."""
+        return bool(self.cells) and all(map(_is_number, self.cells))
+
+    @property
+    def values(self) -> int:
+        """How many different cells there are."""
+        return len(set(self.cells))
+
+    @property
+    def tells_rows_apart(self) -> bool:
+        """Whether nearly each row has a text of its own, from which nothing can be learnt."""
+        return not self.numbers and 2 * self.values > len(self.cells)
+
+    @property
+    def is_prose(self) -> bool:
+        """Whether the cells are texts to read, rather than names of something."""
+        words = sum(len(cell.split()) for cell in self.cells)
+        return not self.numbers and words >= LONG * max(1, len(self.cells))
+
+    def task(self) -> str:
+        """The task of data.task that predicts this column."""
+        if self.values == 2:
+            return "binary"
+        whole = self.numbers and all(float(cell).is_integer() for cell in self.cells)
+        few = self.values <= FEW_VALUES and whole
+        return "regression" if self.numbers and not few else "classes"
+
+    def describe(self) -> str:
+        """The column in a few words."""
+        kind = "numbers" if self.numbers else "texts" if self.is_prose else "names"
+        gaps = f", {self.gaps:,} gaps" if self.gaps else ""
+        return f"{self.name}: {kind}, {self.values:,} different{gaps}"
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
