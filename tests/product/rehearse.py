@@ -44,6 +44,8 @@ def main() -> None:
         assert len(machine.waits) < 3, f"the host waits in an evaluation: {machine.waits}"
         if hasattr(loaders, "sample"):
             steps.fix_buckets(state.model, loaders.sample, process.device)
+        else:  # in its second forward DDP orders its buckets anew, once, and waits
+            window(state, loaders, cfg, process, schedule)
         if hasattr(state, "snapshot"):
             restore(state, process)
         machine.waits.clear()
