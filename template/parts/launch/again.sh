@@ -75,3 +75,23 @@ look_back() {
         reason="" status=93
     fi
 }
+# {% if "local" in clusters or "ssh" in clusters %}
+
+# Runs `start_once`, and again after a crash: $1 is the folder of the job, $2 the seconds between two starts, $3 the launch file.
+same_run=() # what a start is told, so that it goes on
+start_again() {
+    trap 'rm -rf "$JOB_FOLDER"' EXIT
+    while begin_start "$1"; do
+        start_once
+        look_back
+        [[ ! -e $JOB_FOLDER/RUN ]] || same_run=(run.name="$(<"$JOB_FOLDER/RUN")")
+        if ((told == 1 || saved == 1)) || [[ ! $reason ]]; then
+            break
+        fi
+        echo "$reason: starts again" >&2
+        sleep "$2"
+    done
+    ((status == 0)) || [[ ! ${same_run[*]} ]] || echo "go on from the last save: $3 ${same_run[*]} ..." >&2
+    exit "$status"
+}
+# {% endif %}
