@@ -123,7 +123,7 @@ def _new(new: argparse.ArgumentParser) -> None:
         "path",
         nargs="?",
         metavar="PATH",
-        help="a new or empty folder (default: the project's name)",
+        help="a new or empty folder, or an empty clone (default: the project's name)",
     )
     new.add_argument("--defaults", action="store_true", help="ask nothing: defaults for the rest")
     _add_data(new, "an answer (repeatable, several choices with commas), or the path of your data")

@@ -20,6 +20,8 @@ from ddpgen.errors import FAILURE, USER_MISTAKE, DdpgenError, show
 from ddpgen.fetching import template_source
 from ddpgen.origin import ANSWERS_FILE
 
+GIT = ".git"  # a clone of an empty repository holds nothing else
+
 # Failures of the machine; any other refusal of the file system follows from the path given.
 _MACHINE_ERRORS = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EIO, errno.EMFILE, errno.ENFILE}
 
@@ -83,7 +85,7 @@ def check_destination(dest: Path) -> Path:
             path = path.resolve()
             if not path.is_dir():
                 raise DdpgenError("is a file", option=show(dest), remedy="choose another path")
-            if any(path.iterdir()):
+            if any(entry.name != GIT for entry in path.iterdir()):
                 raise _occupied(dest)
         ground = next(parent for parent in path.parents if parent.exists())
         if not ground.is_dir():
@@ -128,10 +130,12 @@ def _publish(project: Path, path: Path) -> None:
     """Move a rendered project to its place in one step.
 
     Replacing the current folder would leave the user's shell in a folder that is gone, and a mount
-    point cannot be replaced: these two are filled entry by entry, the answers file last.
+    point cannot be replaced, nor a clone: these are filled entry by entry, the answers file last.
     """
-    here = path.exists() and (path.samefile(Path.cwd()) or path.is_mount())
-    if not here:
+    stays = path.exists() and (
+        path.samefile(Path.cwd()) or path.is_mount() or (path / GIT).exists()
+    )
+    if not stays:
         project.rename(path)
         return
     entries = sorted(project.iterdir(), key=lambda entry: entry.name == ANSWERS_FILE)

@@ -158,6 +158,18 @@ def test_current_folder_stays_the_one_the_shell_is_in(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["vision"]
 
 
+@pytest.mark.parametrize("where", ["clone", "."])
+def test_clone_of_an_empty_repository_is_filled(tmp_path: Path, where: str) -> None:
+    for command in (["init", "-q", "--bare", "host"], ["clone", "-q", "host", "clone"]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True, capture_output=True)
+    run = ddpgen("new", where, "--defaults", cwd=tmp_path / "clone" if where == "." else tmp_path)
+    assert run.returncode == 0, run.stderr
+    assert (tmp_path / "clone/.copier-answers.yml").is_file()
+    assert (tmp_path / "clone/.git/config").read_text().count("host") == 1
+    again = ddpgen("new", "clone", "--defaults", cwd=tmp_path)
+    assert (again.returncode, "is not empty" in again.stderr) == (2, True)
+
+
 def test_missing_parents_are_made(tmp_path: Path) -> None:
     path = render.create({}, tmp_path / "a/b/p")
     assert path == tmp_path / "a/b/p"

@@ -95,7 +95,7 @@ def test_mistakes_are_named(tmp_path: Path) -> None:
     for override, sentence in [
         ("ddp.compress=int8", 'choose one of "none", "bf16", "fp16", "powersgd"'),
         ("ddp.powersgd_after=1", "ddp.powersgd_after = 1 must be above 1"),
-        ("ddp.powersgd_rank=0", "ddp.powersgd_rank = 0 must be above 0"),
+        ("ddp.powersgd_rank=0", "ddp.powersgd_rank = 0 must be at least 1"),
     ]:
         run = forkserver.train(tmp_path, 1, [override])
         assert (run.codes, sentence in run.output) == ([2], True), run.output

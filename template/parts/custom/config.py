@@ -1,15 +1,15 @@
 @dataclass(frozen=True)
 class Data:
     folder: str
-    validation: float
+    validation: settings.Fraction
     split_seed: int
-    workers: int
+    workers: settings.Natural
 
 
 @dataclass(frozen=True)
 class Model:
-    width: int
-    depth: int
+    width: settings.Count
+    depth: settings.Natural
     # {% if dynamic_graph %}
-    layer_drop: float
+    layer_drop: settings.Share
     # {% endif %}

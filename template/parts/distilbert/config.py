@@ -4,20 +4,20 @@ class Data:
     text: str
     label: str
     pretrained: str
-    vocabulary: int
-    length: int
+    vocabulary: settings.Count
+    length: settings.Count
     folder: str
-    validation: float
+    validation: settings.Fraction
     split_seed: int
-    workers: int
+    workers: settings.Natural
 
 
 @dataclass(frozen=True)
 class Model:
-    width: int
-    layers: int
-    heads: int
-    dropout: float
+    width: settings.Count
+    layers: settings.Natural
+    heads: settings.Count
+    dropout: settings.Share
     # {% if dynamic_graph %}
-    layer_drop: float
+    layer_drop: settings.Share
     # {% endif %}

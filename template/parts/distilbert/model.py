@@ -73,6 +73,8 @@ def build(cfg: config.Model, shape: data.Shape) -> nn.Module:
     if shape.weights:
         encoder = transformers.DistilBertModel.from_pretrained(shape.weights)
         return Classifier(encoder, cfg, shape)
+    if cfg.width % cfg.heads:
+        raise config.ConfigError(f"model.width = {cfg.width} must be a multiple of model.heads")
     return Classifier(transformers.DistilBertModel(encoder_config(cfg, shape)), cfg, shape)
 
 

@@ -7,22 +7,22 @@ class Data:
     tokenizer: str
     end_of_text: str
     token_dtype: Literal["uint8", "uint16", "uint32", "int16", "int32", "int64"]
-    vocabulary: int
+    vocabulary: settings.Count
     folder: str
-    validation: float
-    window: int
-    windows_per_epoch: int
-    workers: int
+    validation: settings.Fraction
+    window: settings.Count
+    windows_per_epoch: settings.Count
+    workers: settings.Natural
 
 
 @dataclass(frozen=True)
 class Model:
     """Size of the network."""
 
-    width: int
-    layers: int
-    heads: int
-    dropout: float
+    width: settings.Count
+    layers: settings.Natural
+    heads: settings.Count
+    dropout: settings.Share
     # {% if dynamic_graph %}
-    layer_drop: float
+    layer_drop: settings.Share
     # {% endif %}

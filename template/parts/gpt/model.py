@@ -121,6 +121,8 @@ def initialise(module: nn.Module) -> None:
 
 def build(cfg: config.Model, shape: data.Shape) -> nn.Module:
     """The model on the CPU, weights drawn from torch's global generator."""
+    if cfg.width % (2 * cfg.heads):
+        raise config.ConfigError(f"model.width = {cfg.width} must be a multiple of 2 * model.heads")
     return GPT(cfg, shape)
 
 

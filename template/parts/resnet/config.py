@@ -2,22 +2,22 @@
 class Data:
     source: str
     folder: str
-    image_size: int
-    channels: int
-    validation: float
+    image_size: settings.Count
+    channels: settings.Count
+    validation: settings.Fraction
     split_seed: int
-    rotate: float
-    zoom: float
-    shift: float
+    rotate: settings.Amount
+    zoom: settings.Share
+    shift: settings.Share
     flip: bool
-    workers: int
+    workers: settings.Natural
 
 
 @dataclass(frozen=True)
 class Model:
-    width: int
-    stages: list[int]
-    stem_stride: int
+    width: settings.Count
+    stages: list[settings.Count]
+    stem_stride: settings.Count
     # {% if dynamic_graph %}
-    layer_drop: float
+    layer_drop: settings.Share
     # {% endif %}

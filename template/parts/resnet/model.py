@@ -138,6 +138,10 @@ def same_statistics(block: nn.Module) -> Iterator[None]:
 # {% endif %}
 def build(cfg: config.Model, shape: data.Shape) -> nn.Module:
     """The model on the CPU, weights drawn from torch's global generator."""
+    # {% if batch_norm == 'group' %}
+    if cfg.width % 16:
+        raise config.ConfigError(f"model.width = {cfg.width} must be a multiple of 16")
+    # {% endif %}
     return ResNet(cfg, shape)
 
 

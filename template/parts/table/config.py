@@ -8,18 +8,18 @@ class Data:
     categories: list[str]
     leave_out: list[str]
     folder: str
-    validation: float
+    validation: settings.Fraction
     split_seed: int
-    workers: int
+    workers: settings.Natural
 
 
 @dataclass(frozen=True)
 class Model:
     """Size of the network."""
 
-    width: int
-    depth: int
-    dropout: float
+    width: settings.Count
+    depth: settings.Natural
+    dropout: settings.Share
     # {% if dynamic_graph %}
-    layer_drop: float
+    layer_drop: settings.Share
     # {% endif %}

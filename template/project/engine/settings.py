@@ -10,9 +10,17 @@ import types
 import typing
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 Settings = TypeVar("Settings")
+
+# Types of numbers, with what a number must be.
+Count = Annotated[int, "at least 1", lambda number: number >= 1]
+Natural = Annotated[int, "at least 0", lambda number: number >= 0]
+Positive = Annotated[float, "above 0", lambda number: number > 0]
+Amount = Annotated[float, "at least 0, and finite", lambda number: 0 <= number < math.inf]
+Fraction = Annotated[float, "above 0 and below 1", lambda number: 0 < number < 1]
+Share = Annotated[float, "at least 0 and below 1", lambda number: 0 <= number < 1]
 
 
 class ConfigError(Exception):
@@ -109,6 +117,12 @@ def _build(kind: Any, value: Any, where: str) -> Any:
             allowed = ", ".join(json.dumps(choice) for choice in typing.get_args(kind))
             raise ConfigError(f"{where} = {json.dumps(value)}: choose one of {allowed}")
         return value
+    if typing.get_origin(kind) is Annotated:
+        kind, words, allows = typing.get_args(kind)
+        number = _build(kind, value, where)
+        if not allows(number):
+            raise ConfigError(f"{where} = {number} must be {words}")
+        return number
     if isinstance(kind, types.GenericAlias):
         (item,) = typing.get_args(kind)
         if not isinstance(value, list):
@@ -125,7 +139,7 @@ def _build_section(kind: Any, table: Any, where: str) -> Any:
     if not isinstance(table, dict):
         raise ConfigError(f"{where} is a section: write [{where}] and its keys below it")
     prefix = f"{where}." if where else ""
-    hints = typing.get_type_hints(kind)
+    hints = typing.get_type_hints(kind, include_extras=True)
     for key in table:
         if key not in hints:
             near = difflib.get_close_matches(key, hints, n=1, cutoff=0)

@@ -1,13 +1,13 @@
 @dataclass(frozen=True)
 class Data:
     folder: str
-    points: int
-    workers: int
+    points: settings.Count
+    workers: settings.Natural
 
 
 @dataclass(frozen=True)
 class Model:
-    width: int
+    width: settings.Count
     # {% if dynamic_graph %}
     layer_drop: float
     # {% endif %}

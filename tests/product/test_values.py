@@ -1,0 +1,72 @@
+"""No number of a config is taken that a run cannot mean, in any family."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from ddpgen.rendering.render import render
+from product import forkserver, template
+from product.programs import completed
+
+MODELS = template.QUESTIONS["model"].values
+MEANT = {"data.split_seed=-1", "train.clip_norm=inf"}
+LOAD = """
+import json, sys, config
+from pathlib import Path
+for override in json.load(sys.stdin):
+    try:
+        config.load(Path("config.toml"), [override])
+        print("taken")
+    except config.ConfigError as error:
+        print(error)
+"""
+
+
+def wrong(folder: Path) -> list[str]:
+    """Each number of the config, negative and, where a float is, infinite and none."""
+    tables = tomllib.loads((folder / "config.toml").read_text())
+    numbers = {f"{s}.{k}": v for s, table in tables.items() for k, v in table.items()}
+    whole = [f"{name}=-1" for name, value in numbers.items() if type(value) is int]
+    floats = [name for name, value in numbers.items() if type(value) is float]
+    return whole + [f"{name}={text}" for name in floats for text in ("-1.0", "inf", "nan")]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_numbers_without_sense_are_refused(model: str, tmp_path: Path) -> None:
+    render({"model": model, "compression": True, "dynamic_graph": True}, tmp_path / "project")
+    overrides = wrong(tmp_path / "project")
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD],
+        cwd=tmp_path / "project",
+        input=json.dumps(overrides),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    for override, words in zip(overrides, done.stdout.splitlines(), strict=True):
+        name, _, value = override.partition("=")
+        if override in MEANT:
+            assert words == "taken", override
+        else:
+            assert words.startswith(f"{name} = {value} must be "), override
+
+
+SIZES = {
+    "gpt": ("model.width=100", "model.width = 100 must be a multiple of 2 * model.heads"),
+    "distilbert": ("model.width=90", "model.width = 90 must be a multiple of model.heads"),
+    "resnet": ("model.width=40", "model.width = 40 must be a multiple of 16"),
+}
+
+
+@pytest.mark.parametrize("model", SIZES)
+def test_sizes_that_do_not_fit_each_other_are_named(model: str, tmp_path: Path) -> None:
+    answers = {"model": model} | ({"batch_norm": "group"} if model == "resnet" else {})
+    template.write(completed(answers), tmp_path)
+    override, sentence = SIZES[model]
+    run = forkserver.train(tmp_path, 1, [override])
+    assert (run.codes, f"error: {sentence}" in run.output) == ([2], True), run.output
