@@ -70,3 +70,20 @@ def test_sizes_that_do_not_fit_each_other_are_named(model: str, tmp_path: Path) 
     override, sentence = SIZES[model]
     run = forkserver.train(tmp_path, 1, [override])
     assert (run.codes, f"error: {sentence}" in run.output) == ([2], True), run.output
+
+
+def test_mistake_of_ranks_started_from_python_is_one_line(tmp_path: Path) -> None:
+    """The ranks tell what is wrong; nothing of the launcher's own report comes behind."""
+    template.write(completed({"model": "mlp"}), tmp_path)
+    arguments = ["--processes", "2", "train.global_batch_size=33", "run.name=x"]
+    done = subprocess.run(
+        [sys.executable, "train.py", *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    words = [line for line in done.stderr.splitlines() if line]
+    assert done.returncode == 2, done.stderr
+    assert [line.partition(" =")[0] for line in words] == ["error: train.global_batch_size"]

@@ -1,6 +1,5 @@
 """Reads TOML files into dataclasses: unknown keys and wrong types are refused, by name."""
 
-import argparse
 import dataclasses
 import difflib
 import json
@@ -32,14 +31,6 @@ class ConfigError(Exception):
 
 class RankError(ConfigError):
     """A mistake that one rank may meet alone, so that this rank tells it."""
-
-
-def parser(description: str, default: Path) -> argparse.ArgumentParser:
-    """The arguments that every program of this project takes."""
-    options = argparse.ArgumentParser(description=description)
-    options.add_argument("--config", type=Path, default=default)
-    options.add_argument("overrides", nargs="*", metavar="section.key=value", help="optim.lr=1e-3")
-    return options
 
 
 def load(kind: type[Settings], paths: Sequence[Path], overrides: Sequence[str] = ()) -> Settings:
