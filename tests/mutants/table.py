@@ -524,7 +524,7 @@ MUTATIONS = [
         '    "SystemExit: "* | "ConfigError: "* | "RankError: "*) return 0 ;;', "    never) ;;",
         check="which errors are mistakes is a program's own affair"),
     Mutation("L8", "the program does not say why it fails", "slurm", "engine/distributed.py",
-        "failures.noted(record(main))", "record(main)()",
+        "failures.noted(record(lambda: results.append(main(*arguments))))", "results.append(main(*arguments))",
         check="what a launch file wants to be told is its own affair"),
     Mutation("L8", "a rank that followed tells its error", "slurm", "engine/failures.py",
         '.open("x")', '.open("w")',
