@@ -90,7 +90,8 @@ def release(clone: Path, version: str, notes: str) -> None:
     if changes.split() != ["A", f"{BUNDLES}/{version}.bundle"]:
         raise DdpgenError(f"a release adds one bundle, but this changes {changes}")
     git("-C", str(clone), "tag", f"v{version}")
-    run(clone, "-m", "pytest", "-q", "-x", *UPDATE_TESTS, what="the update tests")
+    pytest = ("-m", "pytest", "-q", "-x", "--numprocesses=auto")
+    run(clone, *pytest, *UPDATE_TESTS, what="the update tests")
     audit(clone)
     pip = ("-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation")
     run(clone, *pip, "--wheel-dir", "dist", ".", what="the wheel")
