@@ -14,6 +14,7 @@ from ddpgen.updating.merge import Merge, apply, merge
 from ddpgen.updating.project import Project
 
 CONFLICTS = 1
+_RENAMES = "-M40%"  # files that moved are changed, too, by updates over several versions
 _WORDS = {"A": "added", "D": "removed", "M": "changed", "R": "renamed", "T": "changed"}
 
 
@@ -34,7 +35,7 @@ def change_to(project: Project, wanted: Mapping[str, Part], *, dry_run: bool) ->
     outcome = merge(project, base, theirs, label, steps)
     project.check_seen(path for _, path in outcome.changes())
     if dry_run:
-        print(git("diff", "-M", outcome.ours, outcome.result, repository=outcome.repository))
+        print(git("diff", _RENAMES, outcome.ours, outcome.result, repository=outcome.repository))
     for name, part in wanted.items():
         if name in project.parts:
             _print_answers(project.parts[name].answers, part.answers, name)
@@ -70,7 +71,7 @@ def _print_answers(before: Answers, after: Answers, folder: str) -> None:
 
 def _report(outcome: Merge) -> str:
     """Return a line for each file that changes, conflicts last."""
-    compare = ("-c", "core.quotePath=false", "diff", "-M", "--name-status")
+    compare = ("-c", "core.quotePath=false", "diff", _RENAMES, "--name-status")
     text = git(*compare, outcome.ours, outcome.result, repository=outcome.repository)
     lines = []
     for line in text.splitlines():
