@@ -37,12 +37,12 @@ def combinations(names: Collection[str], others: Values | None = None) -> list[A
         names: questions that somebody answers.
         others: values for some of them in place of `values`.
     """
-    given = {name: values(question) for name, question in _asked(names).items()}
+    given = {name: values(question) for name, question in _up_to_the_last(names).items()}
     given |= {name: list(choices) for name, choices in (others or {}).items() if name in names}
     # Answers, and all values so far: each question sees those before it, as copier does it.
     rows: list[tuple[Answers, Answers]] = [({}, {})]
     load = questions.load()
-    for name, question in _asked(names).items():
+    for name, question in _up_to_the_last(names).items():
         following: list[tuple[Answers, Answers]] = []
         for answers, seen in rows:
             default = load.default(question, seen)
@@ -55,11 +55,11 @@ def combinations(names: Collection[str], others: Values | None = None) -> list[A
     return [answers for answers, _ in rows]
 
 
-def _asked(names: Collection[str]) -> dict[str, Question]:
-    """The questions up to the last of these."""
-    asked = {n: q for n, q in questions.load().questions.items() if not q.computed}
-    last = max((list(asked).index(name) for name in names), default=-1)
-    return dict(itertools.islice(asked.items(), last + 1))
+def _up_to_the_last(names: Collection[str]) -> dict[str, Question]:
+    """The questions up to the last of these, the computed questions too."""
+    known = questions.load().questions
+    last = max((list(known).index(name) for name in names), default=-1)
+    return dict(itertools.islice(known.items(), last + 1))
 
 
 def cover(candidates: Sequence[Collection[Hashable]]) -> list[int]:

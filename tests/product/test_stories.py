@@ -183,3 +183,35 @@ def test_tokens_of_my_own_tokenizer(layout: str, tmp_path: Path) -> None:
     written = done.stdout.split()
     assert len(written) > 50
     assert sum(word in known for word in written) > 0.8 * len(written)
+
+
+MASKED = {
+    "data.py": {
+        "    inputs: Tensor  # [B, features] float32\n": "    rows: Tensor\n    mask: Tensor\n",
+        "return Batch(self.inputs[rows], self": "return Batch(*masked(self.inputs[rows]), self",
+        "class Splits(": (
+            "def masked(rows: Tensor) -> tuple[Tensor, Tensor]:\n"
+            '    """Rows, and which of their features are known."""\n'
+            "    return rows, (rows < 1).float()\n\n\nclass Splits("
+        ),
+    },
+    "model.py": {
+        "def forward(self, inputs: Tensor) -> Tensor:\n        x = self.stem(inputs)": (
+            "def forward(self, rows: Tensor, mask: Tensor) -> Tensor:\n"
+            "        x = self.stem(rows * mask)"
+        ),
+    },
+}
+
+
+def test_a_second_input_changes_the_data_and_the_model_alone(tmp_path: Path) -> None:
+    template.write({"model": "custom"}, tmp_path)
+    for name, edits in MASKED.items():
+        text = (tmp_path / name).read_text()
+        for old, new in edits.items():
+            assert text.count(old) == 1, old
+            text = text.replace(old, new)
+        (tmp_path / name).write_text(text)
+    for program in (["pytest", "-q"], ["mypy", "."]):
+        done = run_tool(tmp_path, *program)
+        assert done.returncode == 0, done.stdout[-3000:]

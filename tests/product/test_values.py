@@ -1,4 +1,4 @@
-"""No number of a config is taken that a run cannot mean, in any family."""
+"""A number that no run can use is refused by name, in every family."""
 
 import json
 import subprocess
@@ -27,7 +27,7 @@ for override in json.load(sys.stdin):
 
 
 def wrong(folder: Path) -> list[str]:
-    """Each number of the config, negative and, where a float is, infinite and none."""
+    """Overrides that make each number negative, and each float also infinite or not a number."""
     tables = tomllib.loads((folder / "config.toml").read_text())
     numbers = {f"{s}.{k}": v for s, table in tables.items() for k, v in table.items()}
     whole = [f"{name}=-1" for name, value in numbers.items() if type(value) is int]
@@ -70,20 +70,3 @@ def test_sizes_that_do_not_fit_each_other_are_named(model: str, tmp_path: Path) 
     override, sentence = SIZES[model]
     run = forkserver.train(tmp_path, 1, [override])
     assert (run.codes, f"error: {sentence}" in run.output) == ([2], True), run.output
-
-
-def test_mistake_of_ranks_started_from_python_is_one_line(tmp_path: Path) -> None:
-    """The ranks tell what is wrong; nothing of the launcher's own report comes behind."""
-    template.write(completed({"model": "mlp"}), tmp_path)
-    arguments = ["--processes", "2", "train.global_batch_size=33", "run.name=x"]
-    done = subprocess.run(
-        [sys.executable, "train.py", *arguments],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    words = [line for line in done.stderr.splitlines() if line]
-    assert done.returncode == 2, done.stderr
-    assert [line.partition(" =")[0] for line in words] == ["error: train.global_batch_size"]

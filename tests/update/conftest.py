@@ -22,9 +22,11 @@ def lab(lab_of_worker: laboratory.Lab) -> Iterator[laboratory.Lab]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """From every release to every later one, or to the next one only."""
+    """From every release to every later one, or to the next, and from the first to the last."""
     if {"since", "to"} <= set(metafunc.fixturenames):
         tags = [*template_source.released(), laboratory.OLD, laboratory.NEW]
         everything = metafunc.config.getoption("--updates") == "all"
-        pairs = itertools.combinations(tags, 2) if everything else itertools.pairwise(tags)
-        metafunc.parametrize(("since", "to"), list(pairs))
+        few = [*itertools.pairwise(tags), (tags[0], tags[-1])]
+        metafunc.parametrize(
+            ("since", "to"), [*itertools.combinations(tags, 2)] if everything else few
+        )

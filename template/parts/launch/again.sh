@@ -78,7 +78,7 @@ look_back() {
 # {% if "local" in clusters or "ssh" in clusters %}
 
 # Runs `start_once`, and again after a crash: $1 is the folder of the job, $2 the seconds between two starts, $3 the launch file.
-same_run=() # what a start is told, so that it goes on
+same_run=() # the argument with which a start continues the run of the start before
 start_again() {
     trap 'rm -rf "$JOB_FOLDER"' EXIT
     while begin_start "$1"; do

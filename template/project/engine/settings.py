@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 Settings = TypeVar("Settings")
 
-# Types of numbers, with what a number must be.
+# Types of numbers, each with the condition that a number has to meet.
 Count = Annotated[int, "at least 1", lambda number: number >= 1]
 Natural = Annotated[int, "at least 0", lambda number: number >= 0]
 Positive = Annotated[float, "above 0", lambda number: number > 0]

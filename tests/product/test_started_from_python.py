@@ -1,0 +1,63 @@
+"""`python train.py --processes 2`: exit codes and words are those of the ranks."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from product import template
+from product.programs import completed
+
+FOREVER = ["train.epochs=100000", "run.name=run"]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    template.write(completed({"model": "mlp", "checkpoint": True}), tmp_path)
+    return tmp_path
+
+
+def start(project: Path, *overrides: str) -> subprocess.Popen[str]:
+    """Two ranks in a process group of their own, which hears of Ctrl-C as from a terminal."""
+    # A shell has told the tests to ignore Ctrl-C where they run in the background.
+    python = ["env", "--default-signal=INT", sys.executable]
+    return subprocess.Popen(
+        [*python, "train.py", "--processes", "2", *overrides],
+        cwd=project,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+
+
+def test_mistake_is_one_line(project: Path) -> None:
+    """The ranks tell what is wrong; the launcher's own report does not follow."""
+    process = start(project, "train.global_batch_size=33", "run.name=run")
+    said = process.communicate(timeout=300)[1]
+    lines = [line for line in said.splitlines() if line]
+    assert process.returncode == 2, said
+    assert [line.partition(" =")[0] for line in lines] == ["error: train.global_batch_size"]
+
+
+def test_time_that_is_over_asks_for_another_start(project: Path) -> None:
+    process = start(project, *FOREVER, "checkpoint.max_minutes=0.001")
+    said = process.communicate(timeout=300)
+    assert process.returncode == 75, said
+    assert "asked to stop: saved step" in said[0]
+
+
+@pytest.mark.parametrize("heard", ["by all", "by the parent alone"])
+def test_ctrl_c_leaves_no_traceback(heard: str, project: Path) -> None:
+    process = start(project, *FOREVER)
+    assert process.stdout is not None
+    while not (line := process.stdout.readline()).startswith("step "):
+        assert line, process.communicate()
+    tell = os.killpg if heard == "by all" else os.kill
+    tell(process.pid, signal.SIGINT)
+    said = process.communicate(timeout=300)
+    assert process.returncode == 130, said
+    assert "Traceback" not in said[1]
