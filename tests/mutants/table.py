@@ -482,6 +482,12 @@ MUTATIONS = [
         "    folder = Path(cfg.folder) / (cfg.name or str(time.time_ns()))\n"
         "    folder.mkdir(parents=True, exist_ok=True)\n"
         "    return folder\n"),
+    Mutation("O6", "a rank ends before rank 0 has told the mistake", "mlp", "engine/distributed.py",
+        "            time.sleep(10)\n", "            pass\n",
+        check="why a rank waits is not in the source"),
+    Mutation("O6", "no rank tells the mistake", "gpt", "engine/distributed.py",
+        "        if not who and rank:", "        if not who:",
+        check="who has told is not in the source"),
     # --- launch ---
     Mutation("L1", "the number of processes is fixed", "slurm", "launch/node.sh",
         '--nproc-per-node="$NPROC"', "--nproc-per-node=8"),

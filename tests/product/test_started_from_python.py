@@ -20,6 +20,32 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def delay(project: Path, late: str) -> None:
+    """Have a rank come later than the other to the end that a mistake is."""
+    program = project / "train.py"
+    text = program.read_text()
+    begin = text.index("if __name__")
+    slow = f"""
+import os
+import time
+
+import config
+
+as_written = main
+
+
+def main(argv=None):
+    try:
+        as_written(argv)
+    except config.ConfigError:
+        time.sleep(2 * (f"rank {{os.environ.get('RANK')}}" == {late!r}))
+        raise
+
+
+"""
+    program.write_text(text[:begin] + slow + text[begin:])
+
+
 def start(project: Path, *overrides: str) -> subprocess.Popen[str]:
     """Two ranks in a process group of their own, which hears of Ctrl-C as from a terminal."""
     # A shell has told the tests to ignore Ctrl-C where they run in the background.
@@ -34,13 +60,30 @@ def start(project: Path, *overrides: str) -> subprocess.Popen[str]:
     )
 
 
-def test_mistake_is_one_line(project: Path) -> None:
+@pytest.mark.parametrize("late", ["no rank", "rank 0", "rank 1"])
+def test_mistake_is_one_line(late: str, project: Path) -> None:
     """The ranks tell what is wrong; the launcher's own report does not follow."""
+    delay(project, late)
     process = start(project, "train.global_batch_size=33", "run.name=run")
     said = process.communicate(timeout=300)[1]
     lines = [line for line in said.splitlines() if line]
     assert process.returncode == 2, said
     assert [line.partition(" =")[0] for line in lines] == ["error: train.global_batch_size"]
+
+
+def test_launcher_that_ends_all_ranks_lets_rank_0_tell_the_mistake(project: Path) -> None:
+    delay(project, "rank 0")
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run(
+        [*torchrun, "train.py", "train.global_batch_size=33", "run.name=run"],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.count("error: train.global_batch_size = 33") == 1, done.stderr
 
 
 def test_time_that_is_over_asks_for_another_start(project: Path) -> None:
