@@ -94,8 +94,7 @@ def _rank(variables: dict[str, str], result: Path, function: Any, arguments: Any
     try:
         answer = {"value": function(*arguments)}
     except SystemExit as request:
-        status = int(request.code or 0)
-        answer = {"value": status}
+        answer = {"value": (status := int(request.code or 0))}
     except BaseException:
         status = 1
         answer = {"error": traceback.format_exc()}
