@@ -81,7 +81,7 @@ class Lab:
             env={**os.environ, **(env or {}), "SLURM_CONF": str(self.folder / "slurm.conf")},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
         )
         if done.returncode:
             raise RuntimeError(f"{' '.join(arguments)}: {done.stderr or done.stdout}")

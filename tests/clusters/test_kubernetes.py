@@ -156,6 +156,6 @@ def test_pods_form_one_world(
         )
         for number, each in enumerate(variables)
     ]
-    outputs = [pod.communicate(timeout=180)[0] for pod in pods]
+    outputs = [pod.communicate(timeout=300)[0] for pod in pods]
     assert [pod.returncode for pod in pods] == [0, 0], "\n".join(outputs)
     assert "4 x cpu" in "".join(outputs)

@@ -40,7 +40,7 @@ def folder(project: Callable[..., Path]) -> Path:
 def test_two_launches_at_once_both_finish(folder: Path, environment: dict[str, str]) -> None:
     launches = [start(folder, environment, f"run.name={name}") for name in ("one", "two")]
     for name, launch in zip(("one", "two"), launches, strict=True):
-        output, _ = launch.communicate(timeout=180)
+        output, _ = launch.communicate(timeout=300)
         assert launch.returncode == 0, output
         assert world_of(folder, name) == 2
 
@@ -49,7 +49,7 @@ def test_chosen_gpus_decide_the_number_of_processes(
     folder: Path, environment: dict[str, str]
 ) -> None:
     launch = start(folder, {**environment, "CUDA_VISIBLE_DEVICES": "1"}, "run.name=chosen")
-    output, _ = launch.communicate(timeout=120)
+    output, _ = launch.communicate(timeout=300)
     assert launch.returncode == 0, output
     assert world_of(folder, "chosen") == 1
 
@@ -57,14 +57,14 @@ def test_chosen_gpus_decide_the_number_of_processes(
 def test_a_number_of_processes_wins(folder: Path, environment: dict[str, str]) -> None:
     chosen = {**environment, "CUDA_VISIBLE_DEVICES": "1", "NPROC": "4"}
     launch = start(folder, chosen, "run.name=four")
-    output, _ = launch.communicate(timeout=180)
+    output, _ = launch.communicate(timeout=300)
     assert launch.returncode == 0, output
     assert world_of(folder, "four") == 4
 
 
 def test_a_world_of_another_size_is_refused(folder: Path, environment: dict[str, str]) -> None:
     launch = start(folder, environment, "ddp.expected_world_size=4", "run.name=refused")
-    output, _ = launch.communicate(timeout=120)
+    output, _ = launch.communicate(timeout=300)
     assert launch.returncode != 0
     assert "expects 4 ranks, but 2 came together" in output
 
@@ -72,7 +72,7 @@ def test_a_world_of_another_size_is_refused(folder: Path, environment: dict[str,
 def test_preflight_runs_under_it(folder: Path, environment: dict[str, str]) -> None:
     program = {**environment, "PROGRAM": "-m tools.preflight"}
     launch = start(folder, program, "--json=found.json")
-    output, _ = launch.communicate(timeout=120)
+    output, _ = launch.communicate(timeout=300)
     assert launch.returncode == 0, output
     found = json.loads((folder / "found.json").read_text())
     assert [rank["rank"] for rank in found["ranks"]] == [0, 1]
@@ -125,7 +125,7 @@ def test_launch_that_is_ended_saves_and_says_how_to_go_on(
     launch = start(folder, environment, *LONG, "train.max_steps=0")
     network.wait_for("a save", lambda: any(folder.glob("runs/001/checkpoints/*.json")), 120)
     launch.send_signal(signal.SIGTERM)
-    output, _ = launch.communicate(timeout=120)
+    output, _ = launch.communicate(timeout=300)
     assert launch.returncode != 0
     assert "asked to stop: saved step" in output
     assert output.endswith("go on from the last save: launch/local.sh run.name=001 ...\n")
@@ -134,7 +134,7 @@ def test_launch_that_is_ended_saves_and_says_how_to_go_on(
 
 def test_mistake_is_not_repeated(folder: Path, environment: dict[str, str]) -> None:
     launch = start(folder, environment, "train.global_batch_size=7", "run.name=mistake")
-    output, _ = launch.communicate(timeout=120)
+    output, _ = launch.communicate(timeout=300)
     assert launch.returncode != 0
     assert output.startswith("error: train.global_batch_size = 7 cannot be divided evenly among 2")
     assert "starts again" not in output

@@ -59,7 +59,7 @@ def check(
                 text=True,
             )
         )
-    said = [rank.communicate(timeout=240)[0] for rank in ranks]
+    said = [rank.communicate(timeout=300)[0] for rank in ranks]
     table = {}
     if found.exists():
         table = {line["name"]: line for line in json.loads(found.read_text())["checks"]}

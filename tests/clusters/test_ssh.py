@@ -176,7 +176,7 @@ def test_mistake_ends_the_launch(
     hosts: network.Network, folder: Path, environment: dict[str, str]
 ) -> None:
     launch = start(hosts, folder, environment, "train.epoch=3")
-    output, _ = launch.communicate(timeout=120)
+    output, _ = launch.communicate(timeout=300)
     assert launch.returncode == 2, output
     assert "unknown key train.epoch" in output
     assert "starts again" not in output

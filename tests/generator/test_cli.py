@@ -230,7 +230,7 @@ finally:
         text=True,
         stdin=subprocess.DEVNULL,
         check=False,
-        timeout=60,
+        timeout=600,
     )
     assert "LOADED []" in run.stderr
 
@@ -274,7 +274,7 @@ def test_repeated_command_gives_the_same_project(tmp_path: Path) -> None:
         env={**os.environ, "PYTHON": COMMAND[0]},
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=600,
     )
     assert again.returncode == 0
     first, second = tmp_path / "it's", tmp_path / "again" / "it's"
@@ -318,7 +318,7 @@ def test_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert run.stderr == ""

@@ -64,7 +64,7 @@ def test_signal_while_rendering_leaves_nothing(
         inside = place / "deep"
         wait_for(partial(rendering, inside, files), process)
         process.send_signal(number)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=600)
         if process.returncode == 0:
             assert any(name.endswith(".copier-answers.yml") for name in everything(place))
             continue
@@ -79,7 +79,7 @@ def test_sigkill_leaves_at_most_one_clearly_named_folder(tmp_path: Path) -> None
     process = start("p", cwd=tmp_path)
     wait_for(lambda: rendered_files(tmp_path) > 0, process)
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=600)
     left = list(tmp_path.iterdir())
     assert len(left) == 1
     assert left[0].name.startswith(".p.ddpgen-")
@@ -88,7 +88,7 @@ def test_sigkill_leaves_at_most_one_clearly_named_folder(tmp_path: Path) -> None
 
 def test_parallel_runs_to_one_place_give_one_project(tmp_path: Path) -> None:
     processes = [start("p", cwd=tmp_path) for _ in range(3)]
-    results = [process.communicate(timeout=120) for process in processes]
+    results = [process.communicate(timeout=600) for process in processes]
     codes = sorted(process.returncode for process in processes)
     assert codes == [0, 2, 2], results
     assert sum("is not empty" in errors for _, errors in results) == 2
@@ -102,7 +102,7 @@ def test_file_size_limit_is_a_failure_that_leaves_nothing(tmp_path: Path) -> Non
         capture_output=True,
         text=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512)),
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert run.returncode == 1, run.stderr
@@ -246,7 +246,7 @@ def test_broken_template_leaves_nothing(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(package)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
     )
     assert run.returncode == 1

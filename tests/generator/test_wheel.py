@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def pip(*arguments: str, cwd: Path) -> None:
     command = [sys.executable, "-m", "pip", "--quiet", *arguments, "--no-deps", "--no-index"]
     done = subprocess.run(
-        command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False
+        command, cwd=cwd, capture_output=True, text=True, timeout=600, check=False
     )
     assert done.returncode == 0, done.stderr
 

@@ -45,7 +45,7 @@ def test_numbers_without_sense_are_refused(model: str, tmp_path: Path) -> None:
         input=json.dumps(overrides),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=True,
     )
     for override, words in zip(overrides, done.stdout.splitlines(), strict=True):

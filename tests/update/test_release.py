@@ -31,7 +31,7 @@ def release(checkout: Path, version: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
 
