@@ -3,11 +3,12 @@
 import ast
 import io
 import tokenize
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ddpgen.checking.reading.expressions import Function, last_part, method_name
 
@@ -22,26 +23,8 @@ class Source:
         self.path = path
         self.text = text
         self.lines = text.split("\n")
-        self.tree = _without_dead_code(ast.parse(text))
-        self.nodes: list[ast.AST] = []
-        self.parents: dict[ast.AST, ast.AST] = {}
-        self._index(self.tree)
+        self.tree, self.nodes, self.parents, self._first, self._size = _parsed(path, text)
         self.imports = dict(self._imports())
-
-    def _index(self, node: ast.AST) -> None:
-        """In the order of the text, unlike `ast.walk`; a stack, since trees may be deep."""
-        todo = [node]
-        while todo:
-            current = todo.pop()
-            self.nodes.append(current)
-            # The parser shares one object for every Load, Add and the like.
-            children = [n for n in ast.iter_child_nodes(current) if not isinstance(n, _SHARED)]
-            self.parents.update(dict.fromkeys(children, current))
-            todo += reversed(children)
-        self._first = {node: number for number, node in enumerate(self.nodes)}
-        self._size = dict.fromkeys(self.nodes, 1)
-        for child in reversed(self.nodes[1:]):
-            self._size[self.parents[child]] += self._size[child]
 
     def _imports(self) -> Iterator[tuple[str, str]]:
         for node in self.nodes:
@@ -108,7 +91,17 @@ class Source:
 
     def calls_below(self, *nodes: ast.AST) -> list[ast.Call]:
         """All calls in nodes, in the order of the text."""
-        return [n for node in nodes for n in self.below(node) if isinstance(n, ast.Call)]
+        found: list[ast.Call] = []
+        for node in nodes:
+            first = self._first[node]
+            begin = bisect_left(self._places_of_calls, first)
+            end = bisect_left(self._places_of_calls, first + self._size[node])
+            found += [call for call, _ in self.calls[begin:end]]
+        return found
+
+    @cached_property
+    def _places_of_calls(self) -> list[int]:
+        return [self._first[call] for call, _ in self.calls]
 
     def reads(self, name: str, below: ast.AST) -> list[ast.Name]:
         """Where a node reads a plain name."""
@@ -188,6 +181,37 @@ class Source:
         """Whether a comment stands beside a node or on the line above it."""
         first = getattr(node, "lineno", 0)
         return any(line in self.comments for line in (first - 1, first))
+
+
+class _Parsed(NamedTuple):
+    """A syntax tree and its order. Nobody changes them."""
+
+    tree: ast.Module
+    nodes: list[ast.AST]
+    parents: dict[ast.AST, ast.AST]
+    first: dict[ast.AST, int]
+    size: dict[ast.AST, int]
+
+
+@lru_cache(maxsize=128)  # files of a project are read twice; the path, because copies are others
+def _parsed(path: Path, text: str) -> _Parsed:
+    """In the order of the text, unlike `ast.walk`; a stack, since trees may be deep."""
+    tree = _without_dead_code(ast.parse(text, filename=str(path)))
+    nodes: list[ast.AST] = []
+    parents: dict[ast.AST, ast.AST] = {}
+    todo: list[ast.AST] = [tree]
+    while todo:
+        current = todo.pop()
+        nodes.append(current)
+        # The parser shares one object for every Load, Add and the like.
+        children = [n for n in ast.iter_child_nodes(current) if not isinstance(n, _SHARED)]
+        parents.update(dict.fromkeys(children, current))
+        todo += reversed(children)
+    first = {node: number for number, node in enumerate(nodes)}
+    size = dict.fromkeys(nodes, 1)
+    for child in reversed(nodes[1:]):
+        size[parents[child]] += size[child]
+    return _Parsed(tree, nodes, parents, first, size)
 
 
 def _without_dead_code(tree: ast.Module) -> ast.Module:
