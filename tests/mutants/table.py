@@ -483,10 +483,10 @@ MUTATIONS = [
         "    folder.mkdir(parents=True, exist_ok=True)\n"
         "    return folder\n"),
     Mutation("O6", "a rank ends before rank 0 has told the mistake", "mlp", "engine/distributed.py",
-        "            time.sleep(10)\n", "            pass\n",
+        '            time.sleep(10 + int(os.environ.get("LOCAL_RANK", 0)))', "            pass",
         check="why a rank waits is not in the source"),
-    Mutation("O6", "no rank tells the mistake", "gpt", "engine/distributed.py",
-        "        if not who and rank:", "        if not who:",
+    Mutation("O6", "nobody tells a mistake of another node", "gpt", "engine/distributed.py",
+        '        print(f"{who}error', '        not rank and print(f"{who}error',
         check="who has told is not in the source"),
     # --- launch ---
     Mutation("L1", "the number of processes is fixed", "slurm", "launch/node.sh",

@@ -19,5 +19,5 @@ def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def _types_of_libraries(shared: Path) -> None:
-    """What mypy found in torch is kept for all projects of a session: a minute each otherwise."""
+    """All projects of a session share what mypy knows of torch; to read torch takes ten seconds."""
     os.environ.setdefault("MYPY_CACHE_DIR", str(shared / "mypy"))

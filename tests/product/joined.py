@@ -47,7 +47,7 @@ class Joined:
             settings: a project's pyproject.toml.
         """
         self.write(folder)
-        command = [sys.executable, "-m", "mypy", f"--config-file={settings}"]
+        command = [sys.executable, "-m", "mypy", f"--config-file={settings}", "--no-incremental"]
         done = subprocess.run(
             [*command, "."], cwd=folder, capture_output=True, text=True, check=False
         )

@@ -1,4 +1,4 @@
-"""`python train.py --processes 2`: exit codes and words are those of the ranks."""
+"""How runs end that were started in other ways than by a launch file: exit codes and words."""
 
 import os
 import signal
@@ -84,6 +84,22 @@ def test_launcher_that_ends_all_ranks_lets_rank_0_tell_the_mistake(project: Path
     )
     assert done.returncode == 1, done.stderr
     assert done.stderr.count("error: train.global_batch_size = 33") == 1, done.stderr
+
+
+def test_mistake_that_only_the_second_node_meets_is_told(project: Path) -> None:
+    """A file that a node lacks; rank 0 knows nothing of that."""
+    place = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    done = subprocess.run(
+        [sys.executable, "train.py", "data.source=nowhere.csv", "run.name=run"],
+        cwd=project,
+        env={**os.environ, **place, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("rank 1: error: data.source"), done.stderr
 
 
 def test_time_that_is_over_asks_for_another_start(project: Path) -> None:

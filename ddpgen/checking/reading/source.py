@@ -193,7 +193,8 @@ class _Parsed(NamedTuple):
     size: dict[ast.AST, int]
 
 
-@lru_cache(maxsize=128)  # files of a project are read twice; the path, because copies are others
+# A project is read as a program and as a project. Two files of equal text have nodes of their own.
+@lru_cache(maxsize=128)
 def _parsed(path: Path, text: str) -> _Parsed:
     """In the order of the text, unlike `ast.walk`; a stack, since trees may be deep."""
     tree = _without_dead_code(ast.parse(text, filename=str(path)))
