@@ -3,6 +3,7 @@
 import importlib
 import random
 import signal
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -21,8 +22,14 @@ ONE_WORKER = (
     "test_many_nodes.py",
     "test_pbs_lsf.py",
 )
+# They share what takes long to write: every distinct file of the product.
+FILES = ("product/test_files.py", "clusters/test_files.py")
 # With few programs, what shares their ranks, or the server that these are forked from.
 FEW = ("test_programs.py", "test_equality.py")
+
+# Thousands of a kind, of which other tests have run some: left out where a machine is slow.
+MANY = ("product/test_programs.py::test_program[",)
+BEGIN = time.monotonic()
 
 PAGES = {
     "matrix.md": "product.page",
@@ -45,6 +52,8 @@ class Scheduling(LoadScopeScheduling):
         file = nodeid.partition("::")[0]
         if file.endswith(ONE_WORKER):
             return "clusters"
+        if file.endswith(FILES) and "test_types" not in nodeid:
+            return file
         few = self.config.getoption("--programs") == "few"
         return "programs" if few and file.endswith(FEW) else nodeid
 
@@ -52,6 +61,7 @@ class Scheduling(LoadScopeScheduling):
 @pytest.hookimpl(tryfirst=True)  # hypothesis reads its seed in the same hook
 def pytest_configure(config: pytest.Config) -> None:
     config.option.hypothesis_seed = config.option.seed
+    config.option.hypothesis_profile = "default"  # where CI is set, another one ignores the seed
     if config.option.summary and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Summary(config), SUMMARY)
     # A shell without job control starts background commands with these two ignored, and a program
@@ -60,6 +70,14 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGQUIT) == signal.SIG_IGN:
         signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Leave out what there are thousands of when `--minutes` are over: the rest has to end, too."""
+    minutes = item.config.getoption("--minutes")
+    many = item.nodeid.partition("tests/")[2].startswith(MANY)
+    if minutes and many and time.monotonic() - BEGIN > 60 * minutes:
+        pytest.skip(f"this machine is slow: {minutes:g} minutes are over")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -139,13 +157,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="say from time to time what the run is at, and at the end what was proved",
     )
     parser.addoption(
+        "--minutes",
+        type=float,
+        default=0,
+        help="after so many, programs in ranks that stay are skipped, and counted as skipped",
+    )
+    parser.addoption(
         "--seed", type=int, default=0, help="what is drawn at random follows from this number"
     )
     parser.addoption("--edits", type=int, default=10, help="how many random edits are updated")
     parser.addoption(
         "--attacks", type=int, default=100, help="how many hostile sets of answers are tried"
     )
-    parser.addoption("--kills", type=int, default=2, help="how often each command is killed")
+    parser.addoption("--kills", type=int, default=1, help="how often each command is killed")
     parser.addoption(
         "--mutants",
         choices=["one", "all"],

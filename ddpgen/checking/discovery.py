@@ -114,7 +114,7 @@ def _below(path: Path, excluded: Excluded, found: Selection) -> None:
 
 
 def _is_code(file: Path) -> bool:
-    return file.suffix == ".py" or (not file.name.startswith(".") and is_script(file))
+    return file.suffix in (".py", ".ipynb") or (not file.name.startswith(".") and is_script(file))
 
 
 def _reason_for_file(file: Path, excluded: Excluded, ignored: set[Path]) -> str:

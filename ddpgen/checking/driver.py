@@ -8,7 +8,7 @@ from pathlib import Path
 from ddpgen.checking import discovery, rules, suppressions
 from ddpgen.checking.discovery import Selection
 from ddpgen.checking.findings import Finding, Report
-from ddpgen.checking.reading import beside, grouping
+from ddpgen.checking.reading import beside, grouping, notebooks
 from ddpgen.checking.reading.callers import tried_out
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.projects import ProjectFile, project_files
@@ -24,7 +24,7 @@ File = Module | Script | ProjectFile
 class Found:
     """What was found in one file, and the comments in it that may silence some of that."""
 
-    lines: list[str]
+    file: File
     comments: Mapping[int, str]
     findings: list[Finding] = field(default_factory=list)
 
@@ -33,7 +33,7 @@ def check(paths: Sequence[Path], settings: Settings | None = None) -> Report:
     """Check files and folders.
 
     Args:
-        paths: Python files, launch files, or folders with some of them below.
+        paths: Python files, notebooks, launch files, or folders with some of them below.
         settings: what to look for; everything by default.
 
     Raises:
@@ -44,7 +44,7 @@ def check(paths: Sequence[Path], settings: Settings | None = None) -> Report:
     report = Report()
     selection = discovery.select(paths, settings.excluded)
     modules, scripts = _read(selection, report)
-    named = [m for m in modules if selection.files[m.path]]
+    named = [m for m in modules if selection.files[m.file]]
     grouping.group([*modules, *beside.needed(named, modules)])
     _notes(modules, selection, report)
     found: dict[Path, Found] = {}
@@ -58,15 +58,16 @@ def check(paths: Sequence[Path], settings: Settings | None = None) -> Report:
             _collect(file, _by_rules(file, chosen, "project"), found)
     ids = {rule.id for rule in chosen}
     for path, each in found.items():
-        silencing = suppressions.find(each.comments, each.lines)
-        left = _silence(path, each, list(silencing), ids)
+        silencing = suppressions.find(each.comments, each.file.lines)
+        left = (_placed(each.file, f) for f in _silence(path, each, list(silencing), ids))
         report.findings += [finding for finding in left if settings.reports(finding)]
     report.findings = sorted(set(report.findings))
     return report
 
 
 def _read(selection: Selection, report: Report) -> tuple[list[Module], list[Script]]:
-    modules, scripts = [], []
+    modules: list[Module] = []
+    scripts: list[Script] = []
     names = {path.name for path in selection.files}
     for script_folder in {path.parent for path, named in selection.files.items() if named}:
         names |= {path.name for path in script_folder.iterdir()}
@@ -75,6 +76,8 @@ def _read(selection: Selection, report: Report) -> tuple[list[Module], list[Scri
             text = path.read_text(encoding="utf-8-sig")
             if path.suffix == ".py":
                 modules.append(Module(path, text))
+            elif path.suffix == notebooks.SUFFIX:
+                modules += notebooks.read(path, text)
             else:
                 scripts.append(Script(path, text, frozenset(names)))
         except (OSError, ValueError, SyntaxError, RecursionError) as error:
@@ -83,7 +86,7 @@ def _read(selection: Selection, report: Report) -> tuple[list[Module], list[Scri
                 raise DdpgenError(reason, option=show(path)) from error
             report.notes.append(f"{show(path)} was not checked: it {reason}")
             report.unreadable += 1
-    report.files = len(modules) + len(scripts)
+    report.files = len({module.file for module in modules}) + len(scripts)
     return modules, scripts
 
 
@@ -92,6 +95,8 @@ def _reason(error: Exception) -> str:
         return f"cannot be read: {error.strerror}"
     if isinstance(error, SyntaxError):
         return f"is not valid Python (line {error.lineno})"
+    if isinstance(error, notebooks.NotebookError):
+        return str(error)
     return "is nested too deeply" if isinstance(error, RecursionError) else "is not UTF-8 text"
 
 
@@ -156,6 +161,22 @@ def _region(place: ast.AST | int, lines: list[str]) -> tuple[int, int, int, int]
     return first, begin, last, end
 
 
+def _placed(file: File, finding: Finding) -> Finding:
+    """A finding where its reader sees it: in a notebook by cell, at the line of the file."""
+    if not isinstance(file, notebooks.Notebook):
+        return finding
+    line, column = file.in_file(finding.line, finding.column)
+    end_line, end_column = file.in_file(finding.end_line, finding.end_column)
+    return finding._replace(
+        path=file.file,
+        line=line,
+        column=column,
+        end_line=end_line,
+        end_column=end_column,
+        why=f"{file.cell(finding.line)}: {finding.why}",
+    )
+
+
 def _line(lines: list[str], number: int) -> str:
     return lines[number - 1] if 0 < number <= len(lines) else ""
 
@@ -169,7 +190,7 @@ def _collect(file: File, findings: Iterable[Finding], found: dict[Path, Found]) 
     if file.path not in found:
         # Finding the comments takes as long as reading the file.
         comments = file.comments if "ddpgen:" in file.text else {}
-        found[file.path] = Found(file.lines, comments)
+        found[file.path] = Found(file, comments)
     found[file.path].findings += findings
 
 
@@ -188,7 +209,7 @@ def _silence(
         unused = [n for n in comment.ids if n not in comment.used and (n in run or n not in known)]
         wrong = [suppressions.NO_REASON] if not comment.reason else []
         wrong += [suppressions.NO_EFFECT] if unused or not comment.ids else []
-        line, text = comment.line, _line(found.lines, comment.line)
+        line, text = comment.line, _line(found.file.lines, comment.line)
         for name in wrong:
             about = (name, *suppressions.ABOUT[name], STYLE)
             yield Finding(path, line, 1, *about, line, len(text) + 1, text.strip())

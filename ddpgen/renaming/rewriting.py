@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import SequenceMatcher
 from functools import wraps
-from itertools import zip_longest
+from itertools import takewhile, zip_longest
 from typing import Concatenate, ParamSpec
 
 import libcst as cst
@@ -52,7 +52,7 @@ def imports(content: bytes, modules: Mapping[str, str], rebind: bool = False) ->
     """
     if not _mentions(content, modules):
         return content
-    return _parsed(content).visit(MovedImports(modules, rebind)).bytes
+    return _rewritten(content, lambda module: module.visit(MovedImports(modules, rebind)))
 
 
 def renewed(content: bytes, changed: Renamed) -> bytes:
@@ -83,7 +83,7 @@ def names(content: bytes, changed: Names) -> bytes:
     """
     if not _mentions(content, [*changed.variables, *changed.attributes, *changed.direct]):
         return content
-    return _parsed(content).visit(Spelled(changed)).bytes
+    return _rewritten(content, lambda module: module.visit(Spelled(changed)))
 
 
 @_once
@@ -99,7 +99,7 @@ def exported(content: bytes, new_names: Mapping[str, str]) -> bytes:
     """
     if not _mentions(content, new_names):
         return content
-    return MetadataWrapper(_parsed(content)).visit(Exported(new_names)).bytes
+    return _rewritten(content, lambda module: MetadataWrapper(module).visit(Exported(new_names)))
 
 
 def _mentions(content: bytes, dotted: Iterable[str]) -> bool:
@@ -108,8 +108,26 @@ def _mentions(content: bytes, dotted: Iterable[str]) -> bool:
     return bool(re.search(rf"\b({'|'.join(map(re.escape, parts))})\b".encode(), content))
 
 
+def _rewritten(content: bytes, rewrite: Callable[[cst.Module], cst.Module]) -> bytes:
+    """Rewrite a file but its last comments and blank lines.
+
+    LibCST drops those that are indented in another way than the last block.
+    """
+    lines = content.splitlines(keepends=True)
+    tail = len(list(takewhile(_says_nothing, reversed(lines))))
+    code = b"".join(lines[: len(lines) - tail])
+    return rewrite(_parsed(code)).bytes + content[len(code) :]
+
+
+def _says_nothing(line: bytes) -> bool:
+    return line.strip()[:1] in {b"", b"#"}
+
+
 def _parsed(content: bytes) -> cst.Module:
     try:
-        return cst.parse_module(content)
+        module = cst.parse_module(content)
     except (cst.ParserSyntaxError, UnicodeDecodeError, SyntaxError) as error:
         raise UnreadableError from error
+    if module.bytes != content:
+        raise UnreadableError
+    return module

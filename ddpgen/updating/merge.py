@@ -88,8 +88,11 @@ def merge(
     objects = project.git("rev-parse", "--path-format=absolute", "--git-path", "objects")
     (repository / "objects/info/alternates").write_text(f"{objects}\n")
     ours = project.git("rev-parse", "HEAD:./")
-    template = trees.read(base, repository)
-    before, mine = (migrate(tree, steps or [], template, repository) for tree in (base, ours))
+    template, own = trees.read(base, repository), trees.read(ours, repository)
+    alike = [path for path, entry in template.items() if own.get(path) == entry]
+    before, mine = (
+        migrate(tree, steps or [], template, alike, repository) for tree in (base, ours)
+    )
     if steps is not None:
         mine.entries = without_shims(mine.entries, repository)
     moved_base, moved_ours = (trees.write(done.entries, repository) for done in (before, mine))

@@ -50,7 +50,11 @@ class Migrated:
 
 
 def migrate(
-    tree: str, migrations: Sequence[Migration], template: Iterable[str], repository: Path
+    tree: str,
+    migrations: Sequence[Migration],
+    template: Iterable[str],
+    alike: Iterable[str],
+    repository: Path,
 ) -> Migrated:
     """Apply migrations to the files of a tree, in this order.
 
@@ -58,13 +62,15 @@ def migrate(
         tree: a tree that the repository has, or borrows from another.
         migrations: what to apply.
         template: the files of the template among them, by the paths before all migrations.
+        alike: the files that the tree shares with the one it is merged with. They move, and their
+            contents stay: of these, the merge takes the new version.
         repository: the git directory, which new contents go to.
 
     Raises:
         DdpgenError: a file of the user's is where another has to move.
     """
     done = Migrated(trees.read(tree, repository))
-    known = {*template}
+    known, same = {*template}, {*alike}
     began = _sources(done, repository)
     for migration in migrations:
         moved = _moved(done.entries, migration)
@@ -72,12 +78,14 @@ def migrate(
             if old in {*moved, *done.programs} or (old in migration.merged and old in done.entries):
                 done.programs[old] = new
         for path, content in _sources(done, repository).items():
+            if path in same:
+                continue
             renewed = _rewritten(path, content, migration, moved, path in known, done)
             if renewed != content:
                 entry = Entry(done.entries[path].mode, trees.store(renewed, repository))
                 done.entries[path] = entry
         done.entries = {moved.get(path, path): entry for path, entry in done.entries.items()}
-        known = {migration.moves.get(path, path) for path in known}
+        known, same = ({migration.moves.get(p, p) for p in paths} for paths in (known, same))
     done.programs = {old: new for old, new in done.programs.items() if old in began}
     own = began.keys() & done.entries.keys() - known
     done.rewrites += _differences(began, {p: done.entries[p] for p in own}, repository)

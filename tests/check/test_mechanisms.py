@@ -235,7 +235,646 @@ def checkpoint(folder, waiting):
         write(folder / "new.pt", state)
 """,
 }
-MECHANISMS = {**DEVICE, **NAMES, **SAMPLES, **FILES}
+SHARES = {
+    "a split of scikit-learn, in a function": """\
+import argparse
+from sklearn.model_selection import train_test_split
+
+
+def tables(frame):
+    fit, held_out = train_test_split(frame, test_size=0.2)  # <-- S3
+    return fit, held_out
+
+
+def main(options):
+    dist.barrier()
+    torch.manual_seed(options.seed)
+    fit, held_out = tables(read(options.csv))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=1)
+    main(parser.parse_args())
+""",
+    "a split of Hugging Face, with a seed and without one": """\
+from datasets import load_dataset
+
+dist.barrier()
+corpus = load_dataset("text", data_files=pattern)["train"]
+first = corpus.train_test_split(test_size=0.1, seed=7)
+second = corpus.train_test_split(test_size=0.1)  # <-- S3
+third = corpus.train_test_split(test_size=0.1, shuffle=False)
+""",
+    "a seed made of the rank, by a function": """\
+def seed_all(number):
+    random.seed(number)
+    np.random.seed(number)
+    torch.manual_seed(number)
+
+
+def main():
+    dist.barrier()
+    me = dist.get_rank()
+    seed_all(1234 + me)
+    parts = torch.utils.data.random_split(everything, [9000, 1000])  # <-- S3
+
+
+main()
+""",
+    "a common seed, by a function of another package": """\
+from transformers import set_seed
+
+dist.barrier()
+set_seed(arguments.seed)
+parts = torch.utils.data.random_split(everything, [9000, 1000])
+""",
+    "a seed for other numbers": """\
+def seed_all(number):
+    torch.manual_seed(number)
+
+
+dist.barrier()
+seed_all(3)
+random.shuffle(urls)
+mine = urls[dist.get_rank() :: dist.get_world_size()]  # <-- S3
+""",
+    "a common seed first, the rank's own later": """\
+def seed_all(number):
+    torch.manual_seed(number)
+
+
+def main():
+    dist.barrier()
+    seed_all(0)
+    parts = torch.utils.data.random_split(everything, [9000, 1000])
+    seed_all(dist.get_rank())
+
+
+main()
+""",
+    "rank 0 splits and sends the split": """\
+def main():
+    dist.barrier()
+    parts = [None]
+    if dist.get_rank() == 0:
+        parts = [torch.utils.data.random_split(range(10000), [9000, 1000])]
+    dist.broadcast_object_list(parts)
+
+
+main()
+""",
+    "the process that starts the ranks splits": """\
+def worker(rank, world_size, training):
+    dist.barrier()
+
+
+if __name__ == "__main__":
+    training, held_out = torch.utils.data.random_split(everything, [9000, 1000])
+    torch.multiprocessing.spawn(worker, args=(4, training), nprocs=4)
+""",
+    "each rank that was started splits": """\
+def prepare():
+    return torch.utils.data.random_split(everything, [9000, 1000])  # <-- S3
+
+
+def worker(rank, world_size):
+    dist.barrier()
+    training, held_out = prepare()
+
+
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(worker, args=(4,), nprocs=4)
+""",
+    "a stream that shuffles its shards before it takes its part": """\
+class Shards(IterableDataset):
+    def __init__(self, urls, rank, world_size):
+        self.urls, self.rank, self.world_size = list(urls), rank, world_size
+
+    def __iter__(self):
+        random.shuffle(self.urls)
+        info = get_worker_info()
+        mine = self.urls[self.rank :: self.world_size]  # <-- S3
+        for url in mine[info.id :: info.num_workers]:
+            yield from read(url)
+""",
+    "a stream that shuffles what it has taken": """\
+class Shards(IterableDataset):
+    def __init__(self, urls, rank, world_size):
+        self.mine = sorted(urls)[rank::world_size]
+
+    def __iter__(self):
+        random.shuffle(self.mine)
+        info = get_worker_info()
+        for url in self.mine[info.id :: info.num_workers]:
+            yield from read(url)
+""",
+    "a permutation of each rank, cut in blocks": """\
+dist.barrier()
+me, everyone = dist.get_rank(), dist.get_world_size()
+order = np.random.permutation(len(samples))
+each = len(samples) // everyone
+begin = me * each
+mine = order[begin : begin + each]  # <-- S3
+""",
+    "a permutation from a generator with one seed": """\
+dist.barrier()
+me, everyone = dist.get_rank(), dist.get_world_size()
+generator = np.random.default_rng(epoch)
+order = generator.permutation(len(samples))
+mine = order[me::everyone]
+own = np.random.default_rng(epoch + me)
+order = own.permutation(len(samples))
+mine = order[me::everyone]  # <-- S3
+""",
+    "a permutation of torch, from a generator with one seed": """\
+dist.barrier()
+generator = torch.Generator()
+generator.manual_seed(epoch)
+order = torch.randperm(count, generator=generator).tolist()
+mine = order[dist.get_rank() :: dist.get_world_size()]
+""",
+    "an order that rank 0 sends": """\
+dist.barrier()
+order = torch.randperm(count, device=device)
+dist.broadcast(order, 0)
+mine = order[dist.get_rank() :: dist.get_world_size()]
+""",
+    "files found by a function, picked by their numbers": """\
+from pathlib import Path
+
+
+def tars(folder):
+    return [str(path) for path in Path(folder).glob("*.tar")]
+
+
+def main():
+    dist.barrier()
+    me, everyone = dist.get_rank(), dist.get_world_size()
+    found = tars("/data")
+    mine = [name for number, name in enumerate(found) if number % everyone == me]  # <-- S3
+
+
+main()
+""",
+    "files that a walk collects": """\
+import glob
+
+
+def walk(top, tidy):
+    found = []
+    for folder, _, names in os.walk(top):
+        for name in names:
+            found.append(os.path.join(folder, name))
+    return found
+
+
+def orderly(top):
+    found = []
+    for folder, below, names in os.walk(top):
+        below.sort()
+        for name in sorted(names):
+            found.append(os.path.join(folder, name))
+    return found
+
+
+dist.barrier()
+rank, world_size = dist.get_rank(), dist.get_world_size()
+first = walk("/data")[rank::world_size]  # <-- S3
+second = orderly("/data")[rank::world_size]
+third = glob.glob("/data/*.npy")
+third.sort(key=len)
+third = third[rank::world_size]
+fourth = sorted(glob.glob("/data/*.npy"))[rank::world_size]
+""",
+}
+LOCAL_RANKS = {
+    "the local rank as the global one, by a function and another name": """\
+def where():
+    return int(os.environ.get("LOCAL_RANK", 0))
+
+
+def main():
+    rank = where()
+    world = int(os.environ.get("WORLD_SIZE", 1))
+    part = DistributedSampler(dataset, num_replicas=world, rank=rank, shuffle=False)  # <-- S1
+    loader = DataLoader(dataset, batch_size=8, sampler=part)
+
+
+main()
+""",
+    "the local rank of the arguments": """\
+import argparse
+
+
+def start(args):
+    limit = timedelta(minutes=args.minutes)
+    dist.init_process_group(
+        "nccl", timeout=limit, world_size=args.world_size, rank=args.local_rank  # <-- D10
+    )
+    try:
+        work(args)
+    finally:
+        dist.destroy_process_group()
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--local_rank", type=int)
+start(parser.parse_args())
+""",
+    "the global rank computed from the local one": """\
+def start(args):
+    local_rank = int(os.environ.get("SLURM_LOCALID", 0))
+    rank = args.node * args.gpus + local_rank
+    limit = timedelta(minutes=args.minutes)
+    dist.init_process_group("nccl", timeout=limit, world_size=args.world_size, rank=rank)
+    part = DistributedSampler(
+        dataset, num_replicas=args.world_size, rank=args.node * 8 + local_rank, shuffle=False
+    )
+    loader = DataLoader(dataset, batch_size=8, sampler=part)
+    os.environ["RANK"] = str(args.node * args.gpus + local_rank)
+    dist.destroy_process_group()
+""",
+    "ranks of one node that the program starts": """\
+def worker(local_rank, ranks):
+    limit = timedelta(minutes=settings.minutes)
+    dist.init_process_group("nccl", timeout=limit, rank=local_rank, world_size=ranks)
+    part = DistributedSampler(dataset, ranks, local_rank, shuffle=False)
+    loader = DataLoader(dataset, batch_size=8, sampler=part)
+    mine = sorted(names)[local_rank::ranks]
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    count = torch.cuda.device_count()
+    torch.multiprocessing.spawn(worker, args=(count,), nprocs=count)
+""",
+    "a share of what a node has, and one of the whole": """\
+local_rank = int(os.environ.get("LOCAL_RANK", 0))
+local_world = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+world_size = dist.get_world_size()
+part = DistributedSampler(local_files, local_world, local_rank, shuffle=False)
+loader = DataLoader(local_files, batch_size=8, sampler=part)
+first = names[local_rank::local_world]
+second = names[local_rank::world_size]  # <-- S1
+""",
+    "a rank that is the local one in one case only": """\
+if "RANK" in os.environ:
+    rank = int(os.environ.get("RANK", 0))
+else:
+    rank = int(os.environ.get("LOCAL_RANK", 0))
+part = DistributedSampler(dataset, dist.get_world_size(), rank, shuffle=False)
+loader = DataLoader(dataset, batch_size=8, sampler=part)
+""",
+    "GPUs hidden by a process, and asked for by number": """\
+def hide():
+    os.environ["CUDA_VISIBLE_DEVICES"] = f"{int(os.environ.get('LOCAL_RANK', 0))}"
+
+
+def main():
+    hide()
+    mine = int(os.environ.get("LOCAL_RANK", 0))
+    device = torch.device(f"cuda:{mine}")  # <-- D6
+    model = build().to(device)
+    model = DDP(model, device_ids=[mine])  # <-- D6
+
+
+main()
+""",
+    "GPUs hidden by a process, and a number that fits": """\
+mine = int(os.environ.get("LOCAL_RANK", 0))
+os.environ["CUDA_VISIBLE_DEVICES"] = str(mine)
+mine = 0
+torch.cuda.set_device(mine)
+model = DDP(build().to(mine), device_ids=[mine])
+""",
+    "GPUs that somebody names, and numbers among them": """\
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--gpus", default="0,1,2,3")
+args = parser.parse_args()
+os.environ["CUDA_VISIBLE_DEVICES"] = str(args.gpus)
+local_rank = int(os.environ.get("LOCAL_RANK", 0))
+torch.cuda.set_device(local_rank)
+""",
+    "GPUs hidden, and a number that is brought back into range": """\
+local_rank = int(os.environ.get("LOCAL_RANK", 0))
+os.environ["CUDA_VISIBLE_DEVICES"] = str(local_rank)
+torch.cuda.set_device(local_rank % torch.cuda.device_count())
+""",
+}
+ALONE = {
+    "out of memory, told by its text, around a function that trains": """\
+def turn(network, batch):
+    value = network(batch)
+    value.backward()
+    return value
+
+
+network = DDP(build(), device_ids=[local_rank])
+for batch in loader:
+    optimizer.zero_grad()
+    try:
+        turn(network, batch)
+    except RuntimeError as problem:  # <-- G10
+        if "out of memory" in str(problem):
+            torch.cuda.empty_cache()
+            continue
+        else:
+            raise problem
+    optimizer.step()
+""",
+    "out of memory ends the program": """\
+network = DDP(build(), device_ids=[local_rank])
+for batch in loader:
+    optimizer.zero_grad()
+    try:
+        network(batch).backward()
+    except RuntimeError as problem:
+        if "out of memory" in str(problem):
+            torch.cuda.memory_summary()
+        raise
+    optimizer.step()
+""",
+    "a forward that lacks memory": """\
+network = DDP(build(), device_ids=[local_rank])
+for batch in loader:
+    optimizer.zero_grad()
+    try:
+        value = network(batch)
+    except torch.cuda.OutOfMemoryError:  # <-- G10
+        continue
+    value.backward()
+    optimizer.step()
+""",
+    "a loss decides whether to go backward": """\
+network = DDP(build(), device_ids=[local_rank])
+for batch in loader:
+    optimizer.zero_grad()
+    total_loss = network(batch)
+    value = total_loss.item()  # <-- O4
+    if total_loss.item() < 50.0:  # <-- G10
+        total_loss.backward()
+        optimizer.step()
+""",
+    "a loss ends the training of one rank": """\
+network = DDP(build(), device_ids=[local_rank])
+for batch in loader:
+    optimizer.zero_grad()
+    loss = criterion(network(batch))
+    loss.backward()
+    optimizer.step()
+    if float(loss) < goal:  # <-- G10
+        break
+""",
+    "a loss that all ranks know": """\
+def mean_of_ranks(value):
+    value = value.detach().clone()
+    dist.all_reduce(value, dist.ReduceOp.AVG)
+    return value
+
+
+network = DDP(build(), device_ids=[local_rank])
+
+
+def epoch():
+    for batch in loader:
+        optimizer.zero_grad()
+        own = criterion(network(batch))
+        own.backward()
+        optimizer.step()
+        loss = mean_of_ranks(own)
+        if loss < goal:
+            break
+
+
+epoch()
+""",
+    "a loss decides what is reported after the step": """\
+network = DDP(build(), device_ids=[local_rank])
+for batch in loader:
+    optimizer.zero_grad()
+    loss = criterion(network(batch))
+    loss.backward()
+    optimizer.step()
+    if loss < 3:
+        continue
+    report(loss)
+""",
+    "a weight of a loss is a setting": """\
+network = DDP(build(), device_ids=[local_rank])
+for batch in loader:
+    optimizer.zero_grad()
+    loss, extra_loss = network(batch)
+    if settings.extra_loss > 0:
+        loss = loss + settings.extra_loss * extra_loss
+    if scaled_loss is not None:
+        scaled_loss(loss).backward()
+    else:
+        loss.backward()
+    optimizer.step()
+""",
+    "a draw that decides between two ways to train": """\
+network = DDP(build(), device_ids=[local_rank])
+for batch in loader:
+    optimizer.zero_grad()
+    if np.random.rand() < 0.5:
+        network(batch).backward()
+    else:
+        network(mixed(batch)).backward()
+    if np.random.rand() < 0.5:  # <-- G10
+        regularized(network).backward()
+    optimizer.step()
+""",
+    "a draw with a common seed": """\
+torch.manual_seed(3)
+network = DDP(build(), device_ids=[local_rank])
+for batch in loader:
+    if torch.rand(1) < 0.1:
+        continue
+    optimizer.zero_grad()
+    network(batch).backward()
+    optimizer.step()
+""",
+    "an hour by the clock, in a function": """\
+import argparse
+
+
+def over(began, limit):
+    return time.monotonic() - began >= limit
+
+
+def main(options):
+    network = DDP(build(), device_ids=[local_rank])
+    began = time.monotonic()
+    for epoch in range(options.epochs):
+        for batch in loader:
+            optimizer.zero_grad()
+            network(batch).backward()
+            optimizer.step()
+        if over(began, options.limit):  # <-- K8
+            return
+
+
+main(argparse.ArgumentParser().parse_args())
+""",
+    "as long as there is time": """\
+network = DDP(build(), device_ids=[local_rank])
+deadline = time.time() + 3600
+while time.time() < deadline:  # <-- K8
+    optimizer.zero_grad()
+    network(next(batches)).backward()
+    optimizer.step()
+""",
+    "a clock for reports": """\
+network = DDP(build(), device_ids=[local_rank])
+last = time.time()
+for number, batch in enumerate(loader):
+    optimizer.zero_grad()
+    network(batch).backward()
+    optimizer.step()
+    if time.time() - last > 60 and dist.get_rank() == 0:
+        last = time.time()
+        report(number)
+    if number > steps:
+        break
+""",
+    "a clock that waits for a file": """\
+network = DDP(build(), device_ids=[local_rank])
+begin = time.time()
+while time.time() - begin < 60:
+    if os.path.exists("ready"):
+        break
+for batch in loader:
+    optimizer.zero_grad()
+    network(batch).backward()
+    optimizer.step()
+""",
+}
+OUTPUT = {
+    "gradients of a wrapped model are averaged by hand, in a function": """\
+def average(network):
+    for name, weight in network.named_parameters():
+        if weight.grad is not None:
+            dist.all_reduce(weight.grad.data, op=dist.ReduceOp.SUM)  # <-- G1
+            weight.grad.data /= dist.get_world_size()
+
+
+network = DDP(build(), device_ids=[local_rank])
+for batch in loader:
+    optimizer.zero_grad()
+    network(batch).backward()
+    average(network)
+    optimizer.step()
+""",
+    "gradients of a bare model, and norms": """\
+network = build()
+wrapped = DDP(build(), device_ids=[local_rank])
+for batch in loader:
+    optimizer.zero_grad()
+    (network(batch) + wrapped(batch)).backward()
+    for weight in network.parameters():
+        dist.all_reduce(weight.grad)
+        weight.grad.div_(dist.get_world_size())
+    for weight in wrapped.parameters():
+        biggest = weight.grad.abs().max()
+        dist.all_reduce(biggest, dist.ReduceOp.MAX)
+    optimizer.step()
+""",
+    "gradients that are reduced after no_sync": """\
+network = DDP(build(), device_ids=[local_rank])
+with network.no_sync():
+    for batch in batches:
+        network(batch).backward()
+for weight in network.parameters():
+    dist.all_reduce(weight.grad, op=dist.ReduceOp.AVG)
+""",
+    "numbers that are unpacked from a list with a name": """\
+place = [int(os.environ[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE")]
+me, mine, everyone = place
+os.environ.setdefault("RANK", "0")
+torch.cuda.set_device(mine)
+network = build().to(f"cuda:{me}")  # <-- D4
+""",
+    "folders that ranks make": """\
+from pathlib import Path
+
+
+def folders(root, me):
+    (Path(root) / f"rank{me}").mkdir()
+    Path(root, "all").mkdir(parents=True, exist_ok=True)
+    Path(root, "first").mkdir(parents=True)  # <-- O5
+    if me == 0:
+        Path(root, "own").mkdir()
+    try:
+        os.makedirs(os.path.join(root, "tried"))
+    except FileExistsError:
+        pass
+
+
+def main():
+    folders("results", dist.get_rank())
+
+
+main()
+""",
+    "a folder that is made before ranks are started": """\
+def work(rank):
+    dist.barrier()
+
+
+if __name__ == "__main__":
+    os.makedirs("results")
+    torch.multiprocessing.spawn(work, nprocs=4)
+""",
+    "texts that ranks write": """\
+from pathlib import Path
+
+
+def note(name, text):
+    with open(name, "w") as file:
+        file.write(text)
+
+
+def main():
+    me = dist.get_rank()
+    if me == 0:
+        note("first.txt", "begun")
+    with open(f"log-{me}.txt", "w") as file:
+        file.write("begun")
+    with Path("all.txt").open("w") as file:  # <-- O1
+        file.write("begun")
+
+
+main()
+""",
+    "sums of losses, shown with a divisor and without one": """\
+network = DDP(build(), device_ids=[local_rank])
+
+
+def first(inputs):
+    loss = network(inputs).detach()
+    dist.all_reduce(loss)
+    if dist.get_rank() == 0:
+        print(f"{loss.item() / dist.get_world_size():.3f}")
+
+
+def second(inputs):
+    total_loss = network(inputs).detach() / dist.get_world_size()
+    dist.all_reduce(total_loss)
+    if dist.get_rank() == 0:
+        print(total_loss.item())
+
+
+def third(inputs):
+    total_loss = network(inputs).detach()
+    dist.all_reduce(total_loss, op=dist.ReduceOp.SUM)
+    if dist.get_rank() == 0:
+        print(f"{total_loss.item():.3f}")  # <-- O2
+""",
+}
+MECHANISMS = {**DEVICE, **NAMES, **SAMPLES, **FILES, **SHARES, **LOCAL_RANKS, **ALONE, **OUTPUT}
 
 
 @pytest.mark.parametrize("title", MECHANISMS)

@@ -1,4 +1,4 @@
-"""Nothing is found in what ddpgen generates: every variant of every file."""
+"""Nothing is found in what ddpgen generates, in any variant of any file."""
 
 from pathlib import Path
 
@@ -12,10 +12,12 @@ from tests.clusters import variants
 
 
 @pytest.mark.parametrize("part", range(2))
-def test_programs_are_clean(part: int, tmp_path: Path) -> None:
-    """Few projects have every distinct Python file, and all that it imports."""
-    assert projects(".py")
-    for answers in projects(".py")[part::2]:
+def test_programs_are_clean(part: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Every pair of values; `--programs=all`: every distinct Python file, and what it imports."""
+    every = request.config.getoption("--programs") == "all"
+    chosen = projects(".py") if every else programs.every_pair()
+    assert chosen
+    for answers in chosen[part::2]:
         template.write(answers, tmp_path)
         report = driver.check([tmp_path])
         own = [path for path in programs.training_files() if (tmp_path / path).exists()]
@@ -23,8 +25,8 @@ def test_programs_are_clean(part: int, tmp_path: Path) -> None:
         assert not report.findings, identifier(answers)
 
 
-def test_launch_files_are_clean(tmp_path: Path) -> None:
-    files = variants.written(tmp_path)
+def test_launch_files_are_clean(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    files = variants.written(tmp_path, request.config.getoption("--programs") == "all")
     report = driver.check([tmp_path])
     # Lists of hosts and the like are no launch files.
     assert report.files > 0.9 * len([path for path in files if path.suffix != ".txt"])

@@ -27,11 +27,14 @@ def column(file: str, number: int = 0) -> list[str]:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return variants.written(tmp_path_factory.mktemp("variants"))
+    return variants.written(tmp_path_factory.mktemp("variants"), every=True)
 
 
 @pytest.fixture(scope="module")
-def scripts(files: list[Path]) -> list[Path]:
+def scripts(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> list[Path]:
+    """For programs that take long: with every two lines that follow each other, or all."""
+    every = request.config.getoption("--programs") == "all"
+    files = variants.written(tmp_path_factory.mktemp("scripts"), every)
     return [path for path in files if path.suffix in SHELL]
 
 
@@ -72,9 +75,9 @@ def test_shell_files_are_formatted(scripts: list[Path]) -> None:
     assert found.returncode == 0, found.stdout[:3000]
 
 
-def test_directives_of_schedulers_come_before_the_first_command(scripts: list[Path]) -> None:
+def test_directives_of_schedulers_come_before_the_first_command(files: list[Path]) -> None:
     directive = re.compile(r"#(SBATCH|PBS|BSUB) -")
-    for path in scripts:
+    for path in (file for file in files if file.suffix in SHELL):
         lines = path.read_text().splitlines()
         first = next(n for n, line in enumerate(lines) if line and not line.startswith("#"))
         late = [line for line in lines[first:] if directive.match(line)]

@@ -126,9 +126,11 @@ def test_names_lead_somewhere(folder: Path) -> None:
 
 @pytest.mark.parametrize("operator", ["trainer", "training-operator"])
 def test_pods_form_one_world(
-    operator: str, folder: Path, environment: dict[str, str], free_port: int
+    operator: str, project: Callable[..., Path], environment: dict[str, str], free_port: int
 ) -> None:
     """Two pods with two processes each, with the variables that each operator sets."""
+    saves = operator == "trainer"
+    folder = project(clusters=["kubernetes"], nodes=2, gpus_per_node=2, checkpoint=saves)
     meeting = {"PET_NPROC_PER_NODE": "2"}
     if operator == "trainer":
         address = {"PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": str(free_port)}

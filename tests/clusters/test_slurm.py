@@ -22,6 +22,7 @@ ANSWERS = {
     "partition": "batch",
     "time_limit": "00:30:00",
 }
+TORCHRUN, DIRECT = "launch/slurm.sbatch", "launch/slurm_direct.sbatch"
 # The GPUs of the lab are only counted.
 ON_CPU = "ddp.device=cpu"
 TRAINED = ("train.max_steps=60", "train.epochs=20", "checkpoint.every_steps=0", ON_CPU)
@@ -62,7 +63,7 @@ def test_one_node_and_four_train_alike(
     assert histories[0] == pytest.approx(histories[1], rel=1e-4)
 
 
-@pytest.mark.parametrize("script", ["launch/slurm.sbatch", "launch/slurm_direct.sbatch"])
+@pytest.mark.parametrize("script", [TORCHRUN, pytest.param(DIRECT, marks=pytest.mark.thorough)])
 def test_gpus_as_generic_resources(
     script: str, lab: Lab, project: Callable[..., Path], environment: dict[str, str]
 ) -> None:
@@ -73,7 +74,7 @@ def test_gpus_as_generic_resources(
     assert last_checkpoint(job.run)["world_size"] == 4
 
 
-@pytest.mark.parametrize("script", ["launch/slurm.sbatch", "launch/slurm_direct.sbatch"])
+@pytest.mark.parametrize("script", [pytest.param(TORCHRUN, marks=pytest.mark.thorough), DIRECT])
 def test_cluster_without_gpus(
     script: str, lab: Lab, project: Callable[..., Path], environment: dict[str, str]
 ) -> None:
@@ -97,8 +98,8 @@ def test_job_that_asked_for_gpus_does_not_train_on_cpus(
     ("script", "signal"),
     [
         # What B:USR1@... sends at the time limit, and what USR1@... sends.
-        ("launch/slurm.sbatch", ["--batch", "--signal=USR1"]),
-        ("launch/slurm_direct.sbatch", ["--signal=USR1"]),
+        (TORCHRUN, ["--batch", "--signal=USR1"]),
+        (DIRECT, ["--signal=USR1"]),
     ],
 )
 @pytest.mark.disturbed("It is told to save and end")

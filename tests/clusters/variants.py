@@ -1,14 +1,17 @@
-"""Every distinct launch file: all values of all questions that launch files read."""
+"""Distinct launch files, from all values of all questions that launch files read."""
 
 import itertools
 import re
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import jinja2
 import yaml
 from jinja2 import meta
+from product.combinations import cover
+from product.kept import kept
 
 from ddpgen.asking import questions
 from ddpgen.asking.question import Answers, Value
@@ -89,7 +92,8 @@ def contexts() -> Iterator[Answers]:
             yield {state.question.name: state.value for state in states}
 
 
-def rendered() -> dict[str, set[str]]:
+@kept
+def rendered() -> dict[str, list[str]]:
     """Path in launch/ -> the distinct texts that it can have."""
     files: dict[str, set[str]] = {}
     folder = LAUNCH.relative_to(TEMPLATE).as_posix()
@@ -100,7 +104,7 @@ def rendered() -> dict[str, set[str]]:
             path = name.removeprefix(f"{folder}/")
             text = template.render(context) if path.endswith(".jinja") else template_text(name)
             files.setdefault(path.removesuffix(".jinja"), set()).add(text)
-    return files
+    return {path: sorted(texts) for path, texts in files.items()}
 
 
 @cache
@@ -109,11 +113,16 @@ def template_text(name: str) -> str:
     return (TEMPLATE / name).read_text()
 
 
-def written(folder: Path) -> list[Path]:
-    """Write every distinct text to a file of its own below `folder`; returns the files."""
+def chosen(texts: list[str]) -> list[str]:
+    """Few of a file's texts that together have every two lines that follow each other in any."""
+    return [texts[n] for n in cover([set(pairwise(["", *text.splitlines()])) for text in texts])]
+
+
+def written(folder: Path, every: bool) -> list[Path]:
+    """Write every distinct text, or a few, to files of their own below `folder`; returns these."""
     paths = []
     for name, texts in rendered().items():
-        for number, text in enumerate(sorted(texts)):
+        for number, text in enumerate(texts if every else chosen(texts)):
             path = folder / str(number) / "launch" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)

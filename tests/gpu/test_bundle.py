@@ -15,8 +15,8 @@ from gpu import page
 
 def test_bundle_runs_anywhere(tmp_path: Path) -> None:
     """Without pytest and ddpgen; a second run has nothing left to do; failures count."""
-    rows = bundle.few()
-    one = next(identifier(row) for row in rows if (row["model"], row["amp"]) == ("mlp", "fp16"))
+    rows = [row for row in bundle.few() if row["model"] == "mlp"]
+    one = next(identifier(row) for row in rows if row["amp"] == "fp16")
     bundle.make(tmp_path / "made", rows)
     folder = shutil.move(tmp_path / "made", tmp_path / "carried")
     only = {name for name in os.environ if name.startswith("PYTHON")}

@@ -7,7 +7,7 @@ import pytest
 
 from mutants import names, seen, shell, syntax, systematic
 
-COUNT, SHARDS = 40, 8
+COUNT, SHARDS = 40, 4
 SURVIVORS = Path(__file__).with_name("survivors.toml")
 KNOWN = tomllib.loads(SURVIVORS.read_text(encoding="utf-8"))["survivors"]
 
@@ -91,7 +91,9 @@ def test_known_survivors_are_of_this_draw(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
-def test_change_is_seen(shard: int, tmp_path: Path) -> None:
+def test_change_is_seen(shard: int, tmp_path: Path, pytestconfig: pytest.Config) -> None:
+    if pytestconfig.getoption("--mutants") != "all":
+        pytest.skip("a minute to see which test runs which line; --mutants=all runs these")
     project = systematic.written("plain", tmp_path)
     seen_by = seen.look(project)
     for mutant in systematic.drawn("plain", 0, project)[shard:COUNT:SHARDS]:

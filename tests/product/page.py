@@ -9,7 +9,6 @@ import summary
 from clusters import variants
 
 from product import programs, template
-from product.combinations import combinations
 
 
 def write(reporter: Any, page: Path) -> None:
@@ -61,7 +60,7 @@ def text(rows: list[summary.Row], reasons: Counter[str]) -> str:
 
 def trained() -> list[str]:
     """What is trained by which target, and what is equal by text."""
-    valid, every = len(combinations(programs.options())), len(programs.programs())
+    valid, every = len(programs.every()), len(programs.programs())
     names = ", ".join(f"`{name}`" for name in programs.separable())
     paths = {path for name in programs.separable() for path in programs.touched(name)}
     touched = ", ".join(f"`{path}`" for path in sorted(paths))

@@ -12,7 +12,8 @@ from functools import cache
 
 from ddpgen.asking.question import Answers
 from product import template
-from product.combinations import combinations, cover, mixed, values
+from product.combinations import combinations, cover, mixed, pairs, singles, values
+from product.kept import kept
 
 ENTRY = "train.py"
 CONFIG = "config.toml"
@@ -33,7 +34,7 @@ STEP_OPTIONS = [
 IMPORT = re.compile(r"^[ \t]*((?:from \S+ )?import (?:\([^)]*\)|[^\n]*))", re.MULTILINE)
 
 
-@cache
+@kept
 def training_files() -> list[str]:
     """What train.py may import, directly or not, in any variant, and its config."""
     return [*imported(ENTRY), CONFIG]
@@ -70,13 +71,13 @@ def _modules(statement: str) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-@cache
+@kept
 def options() -> list[str]:
     """The questions with choices that the code of the training program depends on."""
     return _chosen(path for path in training_files() if path.endswith(".py"))
 
 
-@cache
+@kept
 def separable() -> list[str]:
     """Those of the options that no file of a step reads."""
     assert {STEP, *HOLDERS} <= {*training_files()}, "the rule needs the names of these files"
@@ -103,30 +104,48 @@ def plain(row: Answers, name: str) -> bool:
 
 def completed(chosen: Answers, asked: Collection[str] = ()) -> Answers:
     """The first combination of the questions (else of all `options`) that has these answers."""
-    rows = combinations(asked or options())
+    rows = combinations(asked) if asked else every()
     return next(row for row in rows if chosen.items() <= row.items())
 
 
-@cache
+@kept
+def every() -> list[Answers]:
+    """All valid combinations of the options."""
+    return combinations(options())
+
+
+@kept
+def every_value() -> list[Answers]:
+    """Few of them, with every value."""
+    return singles(every())
+
+
+@kept
+def every_pair() -> list[Answers]:
+    """Few of them, with every pair of values."""
+    return pairs(every())
+
+
+@kept
 def programs() -> list[Answers]:
     """Every distinct training program: the first combination that gives it."""
-    return distinct(combinations(options()), training_files())
+    return distinct(every(), training_files())
 
 
-@cache
+@kept
 def cores() -> list[Answers]:
     """The programs with everything separable switched off."""
     return [row for row in programs() if all(plain(row, name) for name in separable())]
 
 
-@cache
+@kept
 def alone() -> list[Answers]:
     """The programs with at most one separable option: each core with each of them."""
     names = separable()
     return [row for row in programs() if sum(not plain(row, name) for name in names) <= 1]
 
 
-@cache
+@kept
 def parts() -> list[Answers]:
     """Few programs with separable options that have every text which no core has.
 

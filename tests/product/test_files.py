@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import tomllib
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,8 +18,9 @@ from rendering import compile_once
 from ddpgen.asking.question import Answers, Value
 from ddpgen.rendering.render import files_of, render
 from product import programs, template
-from product.combinations import combinations, cover, identifier, pairs
+from product.combinations import combinations, cover, identifier
 from product.joined import Joined
+from product.kept import kept
 
 # Answers without choices, each with what a template could trip over.
 FREE: dict[str, list[Value]] = {
@@ -32,21 +32,25 @@ FREE: dict[str, list[Value]] = {
 }
 
 
-@cache
+@kept
 def projects(*endings: str) -> list[Answers]:
     """Few combinations that together have every distinct text of every file of these kinds."""
-    every = combinations(programs.options())
+    every = programs.every()
     files = [path for path in template.files() if path.endswith(endings)]
     texts = [list(enumerate(numbers)) for numbers in template.numbered(every, files)]
     return [every[index] for index in cover(texts)]
 
 
 @pytest.fixture(scope="session")
-def distinct(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """One file of every distinct text, each in its project with all that it imports."""
+def distinct(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> list[Path]:
+    """One file of every distinct text, each in its project with all that it imports.
+
+    Or of the texts of all pairs of values, where `--programs=few` asks for a quick look.
+    """
     folder = tmp_path_factory.mktemp("projects")
     found: dict[tuple[str, str], Path] = {}
-    for answers in projects(".py", ".toml"):
+    few = pytestconfig.getoption("--programs") == "few"
+    for answers in programs.every_pair() if few else projects(".py", ".toml"):
         project = folder / identifier(answers)
         template.write(answers, project)
         for path, text in template.project(answers):
@@ -62,7 +66,7 @@ def python(distinct: list[Path]) -> list[Path]:
 def test_files_put_together_are_those_that_copier_renders(tmp_path: Path) -> None:
     """The texts in these tests are the product's: byte for byte, file for file."""
     with compile_once():
-        for number, answers in enumerate(pairs(combinations(programs.options()))):
+        for number, answers in enumerate(programs.every_pair()):
             folder = tmp_path / str(number)
             render(answers, folder)
             content = dict(template.project(answers))
@@ -164,7 +168,7 @@ def test_an_option_that_is_off_leaves_no_trace() -> None:
 
 
 def test_readme_names_only_files_that_are_there() -> None:
-    for answers in pairs(combinations(programs.options())):
+    for answers in programs.every_pair():
         names = set(
             re.findall(
                 r"`([a-z_]+/?[a-z_]*\.(?:py|toml))`", template.text("README.md", answers) or ""
@@ -191,7 +195,7 @@ def test_types(tmp_path: Path) -> None:
     """Mypy, strict: every distinct file, and whole projects with every pair of options."""
     joined = Joined()
     chosen = [(answers, False) for answers in projects(".py")]
-    chosen += [(answers, True) for answers in pairs(combinations(programs.options()))]
+    chosen += [(answers, True) for answers in programs.every_pair()]
     for answers, whole in chosen:
         files = {path: text for path, text in template.project(answers) if path.endswith(".py")}
         joined.add(files, identifier(answers), whole)

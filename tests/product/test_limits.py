@@ -125,7 +125,7 @@ import original
 from engine import checkpoint, distributed
 
 def write(*arguments, write=checkpoint.write):
-    time.sleep(5)
+    time.sleep(18)
     write(*arguments)
 
 checkpoint.write = write
@@ -135,7 +135,7 @@ distributed.run(original.main)
 
 def test_save_may_take_longer_than_a_collective(project: Path, shared: Path) -> None:
     """The ranks that wait for rank 0's disk wait as long as rank 0 writes."""
-    overrides = [*settings(PLAIN, shared), "train.max_steps=1", "ddp.timeout_seconds=2"]
+    overrides = [*settings(PLAIN, shared), "train.max_steps=1", "ddp.timeout_seconds=15"]
     with changed(project, SLOW):
         run = forkserver.train(project, 2, overrides)
     assert run.codes == [0, 0], run.output[-3000:]

@@ -20,7 +20,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from ddpgen.asking.question import Answers
 from product import forkserver, programs, template
-from product.combinations import combinations, identifier, pairs, values
+from product.combinations import identifier, values
 from product.pool import Pool
 from product.training import (
     SAVE_EVERY,
@@ -67,7 +67,7 @@ def resident(how_many: str) -> list[Answers]:
 
 def processes(how_many: str) -> list[Answers]:
     """The programs that are trained in ranks of their own."""
-    return few()[:1] if how_many == "few" else pairs(combinations(programs.options()))
+    return few()[:1] if how_many == "few" else programs.every_pair()
 
 
 def few() -> list[Answers]:

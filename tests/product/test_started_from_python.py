@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from product import template
+from product import forkserver, template
 from product.programs import completed
 
 FOREVER = ["train.epochs=100000", "run.name=run"]
@@ -100,6 +100,30 @@ def test_mistake_that_only_the_second_node_meets_is_told(project: Path) -> None:
     )
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith("rank 1: error: data.source"), done.stderr
+
+
+ANOTHER_DISK = """
+import os
+from pathlib import Path
+
+exists, glob = Path.exists, Path.glob
+if os.environ["RANK"] == "{rank}":
+    Path.exists = lambda path: path.suffix != ".pt" and exists(path)
+    Path.glob = lambda path, name: [] if path.name == "checkpoints" else glob(path, name)
+"""
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_run_that_nodes_do_not_share_is_refused(rank: int, project: Path) -> None:
+    """A node lacks the checkpoint. If that is rank 0's node, rank 0 would begin anew."""
+    short = ["run.name=run", "train.epochs=1"]
+    assert forkserver.train(project, 2, [*short, "train.max_steps=2"]).codes == [0, 0]
+    program, disk = project / "train.py", ANOTHER_DISK.format(rank=rank)
+    program.write_text(program.read_text().replace("\nif __name__", f"{disk}\nif __name__"))
+    run = forkserver.train(project, 2, [*short, "train.max_steps=3"])
+    assert run.codes[1] == 2, run.output
+    assert "all nodes must share run.folder" in run.output
+    assert "Traceback" not in run.output
 
 
 def test_time_that_is_over_asks_for_another_start(project: Path) -> None:

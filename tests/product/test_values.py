@@ -1,6 +1,8 @@
 """A number that no run can use is refused by name, in every family."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -54,6 +56,30 @@ def test_numbers_without_sense_are_refused(model: str, tmp_path: Path) -> None:
             assert words == "taken", override
         else:
             assert words.startswith(f"{name} = {value} must be "), override
+
+
+HOME = """
+import config
+from pathlib import Path
+given = ["data.source=~/rows.csv", "run.name=~", "run.folder=a~/b"]
+cfg = config.load(Path("~/config.toml"), given)
+print(cfg.data.source, cfg.run.name, cfg.run.folder)
+"""
+
+
+def test_a_path_may_begin_in_the_home(tmp_path: Path) -> None:
+    """No shell puts a folder in the place of `~` behind `section.key=` and `--config=`."""
+    template.write({"model": "mlp"}, tmp_path / "project")
+    shutil.copy(tmp_path / "project" / "config.toml", tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", HOME],
+        cwd=tmp_path / "project",
+        env={**os.environ, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == f"{tmp_path}/rows.csv ~ a~/b\n"
 
 
 SIZES = {

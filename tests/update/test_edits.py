@@ -150,7 +150,8 @@ def test_no_line_of_the_user_is_lost(
             outcomes[error.reason] = outcomes.get(error.reason, 0) + 1
         output = capsys.readouterr()
         outcomes[f"exit {code}"] = outcomes.get(f"exit {code}", 0) + 1
-        assert before <= mine(project), output.out
+        gone = before - mine(project)
+        assert not gone, f"{gone}\n{output.out}"
         assert code in {0, 1, 2}
         assert (code == 1) == ("CONFLICT" in output.out or "skipped" in output.out)
         if "To undo: " in output.err:

@@ -2,9 +2,12 @@
 
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ddpgen.errors import DdpgenError
 from ddpgen.fetching import template_source
@@ -66,6 +69,8 @@ UNTOUCHED = [
     "",
 ]
 
+LINES = ["", "# mine", "if x:", "y = 1", "pass"]
+
 
 @pytest.mark.parametrize("case", REWRITTEN)
 def test_imports_are_rewritten(case: str) -> None:
@@ -76,6 +81,14 @@ def test_imports_are_rewritten(case: str) -> None:
 @pytest.mark.parametrize("text", UNTOUCHED)
 def test_other_names_stay(text: str) -> None:
     assert rewriting.imports(text.encode(), MOVED) == text.encode()
+
+
+@given(st.lists(st.tuples(st.sampled_from([0, 2, 4, 8]), st.sampled_from(LINES)), max_size=7))
+def test_no_comment_or_blank_line_is_lost(lines: list[tuple[int, str]]) -> None:
+    text = "import loading\n" + "\n".join(" " * indent + line for indent, line in lines)
+    with suppress(rewriting.UnreadableError):
+        after = rewriting.imports(text.encode(), MOVED).decode()
+        assert after.splitlines()[1:] == text.splitlines()[1:]
 
 
 @pytest.mark.parametrize("form", ["imports", "names", "exported"])

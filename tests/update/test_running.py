@@ -2,19 +2,19 @@
 
 import itertools
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from product import forkserver
 
 from ddpgen.asking.question import Answers
 from ddpgen.updating import update
 from update.lab import Lab
 
-RELEASES = ("v0.2.0", "v0.3.0", "v0.4.0")  # checkpoints of 0.1.0 said less
+RELEASES = ("v0.2.0", "v0.3.0", "v0.4.0", "v0.5.0")  # checkpoints of 0.1.0 said less
 PROJECTS: dict[str, Answers] = {
     "plain": {},
     "most": {
@@ -50,25 +50,26 @@ def test_run_goes_on_after_an_update(lab: Lab, tmp_path: Path, tag: str, project
     old = lab.project(tmp_path / "old", tag, PROJECTS[project])
     lab.commit(old)
     arguments = [*ARGUMENTS, *SMALL.get(project, [])]
-    train(lab, old, "run.name=run", *arguments)
+    train(old, "run.name=run", *arguments)
     run = old / "runs/run"
     expected = tensors(run / f"checkpoints/{LAST}.pt")
     for path in run.glob(f"checkpoints/{LAST}*"):
         path.unlink()
     shutil.copy(run / "config.toml", tmp_path / "saved.toml")
     assert update.update(old, None, [], dry_run=False) == 0
-    train(lab, old, "run.name=run", *arguments)
-    same = shape if project == ROUNDED else torch.equal
+    train(old, "run.name=run", *arguments)
+    rounds = project == ROUNDED and tag < "v0.5.0"
+    same = shape if rounds else torch.equal
     assert differences(tensors(run / f"checkpoints/{LAST}.pt"), expected, same) == []
-    train(lab, old, "--config", str(tmp_path / "saved.toml"), "run.name=anew")
+    train(old, "--config", str(tmp_path / "saved.toml"), "run.name=anew")
     assert differences(tensors(old / f"runs/anew/checkpoints/{LAST}.pt"), expected, same) == []
 
 
-def train(lab: Lab, project: Path, *arguments: str) -> None:
+def train(project: Path, *arguments: str) -> None:
     """Train on two processes."""
-    command = (sys.executable, "train.py", "--processes", "2", *arguments)
-    done = lab.run(*command, cwd=project, OMP_NUM_THREADS="1")
-    assert done.returncode == 0, done.stdout + done.stderr
+    run = forkserver.train(project, 2, arguments)
+    assert run.codes == [0, 0], run.output
+    (project / "output.txt").unlink()  # which an update would ask to commit
 
 
 def tensors(path: Path) -> dict[str, torch.Tensor]:

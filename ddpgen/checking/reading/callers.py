@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from ddpgen.checking.reading.expressions import Function, constant, keyword
+from ddpgen.checking.reading.expressions import Function, constant, keyword, names_in
 from ddpgen.checking.reading.grouping import runs_ddp
 from ddpgen.checking.reading.programs import Module, once
 from ddpgen.checking.reading.values import parameter
@@ -76,3 +76,22 @@ def _trains(module: Module) -> bool:
 
 def _pretends(call: ast.Call) -> bool:
     return constant(keyword(call, "backend", 0)) == "fake"
+
+
+def on_ranks(module: Module, node: ast.AST, depth: int = 4) -> bool:
+    """Whether ranks come to a place, rather than a process that starts them."""
+    if not module.program.starts_ranks:
+        return True
+    function = module.function(node)
+    if function is None or depth == 0:
+        return False
+    if function.name in _started(module):
+        return True
+    return any(on_ranks(other, use, depth - 1) for other, use in uses(module, function))
+
+
+def _started(module: Module) -> set[str]:
+    """The names of functions that run in processes of their own."""
+    known = module.program.names
+    calls = [c for n in ("spawn", "start_processes", "Process") for _, c in known.get(n, [])]
+    return {n for c in calls for n in names_in(*c.args, *(k.value for k in c.keywords))}

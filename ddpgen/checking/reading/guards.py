@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ddpgen.checking.reading.callers import uses
 from ddpgen.checking.reading.expressions import Function, matches, source
-from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.programs import Module, once
 from ddpgen.checking.reading.values import bindings, stands_for
 
 # Anything that may single out a rank. Rules that demand a guard are silent where one of these is.
@@ -40,8 +40,13 @@ _NAMED = r"rank|main_|_main|master|primary|chief|leader|coordinator|global_zero"
 _LEAVES = (ast.Return, ast.Continue, ast.Break)
 
 
-def conditions(module: Module, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
-    """What must hold where a node runs, up to its function: a test, and its outcome."""
+@once
+def conditions(module: Module, node: ast.AST) -> tuple[tuple[ast.expr, bool], ...]:
+    """What must hold where a node runs, up to its function: tests, and their outcomes."""
+    return tuple(_conditions(module, node))
+
+
+def _conditions(module: Module, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
     child = node
     for above in module.above(node):
         if (

@@ -31,6 +31,7 @@ class Module(Source):
     """One Python file among those that run together with it.
 
     Attributes:
+        file: the file that holds its text: its path, or the notebook that it is a part of.
         program: all modules that run together with this one; set once they are known.
         needs: this module and all that it imports, directly or not; set then, too.
         library: others import it: what it does if it is run itself is no matter.
@@ -43,6 +44,7 @@ class Module(Source):
 
     def __init__(self, path: Path, text: str) -> None:
         super().__init__(path, text)
+        self.file = path
         self.answers: dict[object, Any] = {}
 
     def tries_out(self, node: ast.AST) -> bool:

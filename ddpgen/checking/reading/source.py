@@ -25,6 +25,7 @@ class Source:
         self.lines = text.split("\n")
         self.tree, self.nodes, self.parents, self._first, self._size = _parsed(path, text)
         self.imports = dict(self._imports())
+        self._names: dict[ast.AST, str] = {}
 
     def _imports(self) -> Iterator[tuple[str, str]]:
         for node in self.nodes:
@@ -56,6 +57,11 @@ class Source:
 
     def name(self, node: ast.AST) -> str:
         """The dotted name of an expression, its first part as imported; "" for anything else."""
+        if node not in self._names:
+            self._names[node] = self._name(node)
+        return self._names[node]
+
+    def _name(self, node: ast.AST) -> str:
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
@@ -110,9 +116,13 @@ class Source:
 
     def assignments(self, target: type[T]) -> Iterator[tuple[ast.Assign, T]]:
         """Every assignment to such an expression, with the expression."""
-        for node in self.nodes:
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], target):
+        for node in self._assignments:
+            if isinstance(node.targets[0], target):
                 yield node, node.targets[0]
+
+    @cached_property
+    def _assignments(self) -> list[ast.Assign]:
+        return [node for node in self.nodes if isinstance(node, ast.Assign)]
 
     def below(self, node: ast.AST) -> list[ast.AST]:
         """A node and all nodes in it, in the order of the text."""

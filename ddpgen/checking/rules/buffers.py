@@ -42,7 +42,7 @@ def sync_on_cpu(module: Module) -> Iterator[ast.AST]:
     if "is_available" in module.program.names and module.program.says(r"[\"']cpu[\"']"):
         for call in module.called(_CONVERT):
             own = module.callees(call)
-            if not own and not list(conditions(module, call)):
+            if not own and not conditions(module, call):
                 yield call
     if module.program.says(r"cuda|nccl|xpu|npu"):
         return

@@ -1,4 +1,4 @@
-"""D4, D5, D7: which GPU a rank uses."""
+"""D4-D7: which GPU a rank uses."""
 
 import ast
 import re
@@ -16,6 +16,7 @@ from ddpgen.checking.reading.guards import WITHOUT_DDP, conditions, guarded
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import DDP, binding, follows
 from ddpgen.checking.registry import rule
+from ddpgen.checking.rules.ranks import is_local_rank
 
 _CHOOSES = r"set_device|environ\[.CUDA_VISIBLE_DEVICES.\] =|cuda\.device\("
 _MOVES = ("to", "cuda")
@@ -45,9 +46,12 @@ def _is_global_rank(module: Module, node: ast.expr) -> bool | None:
         return True
     if isinstance(node, ast.Name) and (found := binding(module, node)):
         # rank, local_rank = (int(os.environ[name]) for name in ("RANK", "LOCAL_RANK"))
-        several = isinstance(found.value, ast.GeneratorExp | ast.ListComp)
+        value = found.value
+        if isinstance(value, ast.Name) and (earlier := binding(module, value)):
+            value = earlier.value
+        several = isinstance(value, ast.GeneratorExp | ast.ListComp)
         if several and isinstance(found.statement, ast.Assign):
-            return _variable(found.statement, found.value, node.id) == "RANK"
+            return _variable(found.statement, value, node.id) == "RANK"
     return None if isinstance(node, ast.Name | ast.Attribute) else False
 
 
@@ -88,6 +92,8 @@ def _listed_devices(call: ast.Call, name: str) -> list[ast.expr]:
     "use the local rank: torch.device('cuda', local_rank)",
 )
 def fixed_device(module: Module) -> Iterator[ast.AST]:
+    if any(value for other in module.program.modules for value in _only_visible(other)):
+        return
     for call, name in module.calls:
         values = _listed_devices(call, name)
         if name in ("torch.device", "torch.cuda.set_device") or method_name(call) in _MOVES:
@@ -145,8 +151,49 @@ def set_device_on_cpu(module: Module) -> Iterator[ast.AST]:
         return  # which has raised on CPUs before
     if module.program.calls("is_available") and module.program.says(r"device\([\"']cpu[\"']\)"):
         for call in module.called("torch.cuda.set_device"):
-            if not list(conditions(module, call)) and not guarded(module, call, _KINDS):
+            if not conditions(module, call) and not guarded(module, call, _KINDS):
                 yield call
+
+
+@rule(
+    "D6",
+    "this process has hidden all GPUs but its own, which is number 0 here: there is none of this",
+    "use GPU 0, or let each process see all GPUs of its node",
+)
+def number_of_hidden_gpu(module: Module) -> Iterator[ast.AST]:
+    hiding = [(m, value) for m in module.program.modules for value in _only_visible(m)]
+    ranks = any(is_local_rank(m, value) for m, value in hiding)
+    for number in _device_numbers(module) if hiding else ():
+        tests = [number, *(test for test, _ in conditions(module, number))]
+        if any(matches(test, r"device_count|environ") for test in tests):
+            continue
+        same = any(m is module and _same_value(m, value, number) for m, value in hiding)
+        if same or (ranks and is_local_rank(module, number)):
+            yield number
+
+
+def _only_visible(module: Module) -> Iterator[ast.expr]:
+    """The number of the one GPU that a process leaves itself, in every case."""
+    for node, target in module.assignments(ast.Subscript):
+        hides = constant(target.slice) == "CUDA_VISIBLE_DEVICES" and matches(
+            target, r"^os\.environ"
+        )
+        value: ast.expr | None = None
+        if isinstance(node.value, ast.Call) and source(node.value.func) == "str":
+            value = node.value.args[0] if node.value.args else None
+        elif isinstance(node.value, ast.JoinedStr) and len(node.value.values) == 1:
+            only = node.value.values[0]
+            value = only.value if isinstance(only, ast.FormattedValue) else None
+        if hides and isinstance(value, ast.Name | ast.Attribute | ast.Call | ast.Subscript):
+            if not conditions(module, node):
+                yield value
+
+
+def _same_value(module: Module, hidden: ast.expr, number: ast.expr) -> bool:
+    """Whether a name means the same at two places of a function, the second one being later."""
+    same = source(hidden) == source(number) and module.scope(hidden) is module.scope(number)
+    found = binding(module, number) if same else None
+    return same and number.lineno > hidden.lineno and (not found or found.line < hidden.lineno)
 
 
 @rule(

@@ -4,16 +4,27 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.reading.expressions import constant, keyword, matches, method_name, source
-from ddpgen.checking.reading.guards import guarded
+from ddpgen.checking.reading.callers import on_ranks
+from ddpgen.checking.reading.expressions import (
+    constant,
+    keyword,
+    matches,
+    method_name,
+    receiver,
+    source,
+    unpacks,
+)
+from ddpgen.checking.reading.guards import conditions, guarded
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import mentions
-from ddpgen.checking.registry import WARNING, rule
+from ddpgen.checking.registry import ERROR, WARNING, rule
 from ddpgen.checking.rules.output import in_training
 
 _CLOCK = r"strftime|datetime\.(now|today)|time\.time(_ns)?\(\)"
 _PLACES = r"dir|folder|path|run_?name|run_?id|log_|output|exp_?name"
 _LOOKS = r"\.iterdir\(|listdir\(|scandir\(|glob\("
+# What makes a name one of this rank alone.
+_OWN = r"rank|te?mp|getpid|uuid|hostname|/dev/|proc"
 _MAKES = r"mkdir\(|makedirs\("
 _COUNTS = r"max\(|len\(|\+ 1|count\(|next\(|range\("
 
@@ -33,6 +44,70 @@ def every_rank_writes(module: Module) -> Iterator[ast.AST]:
             logs = function is None or re.search(r"log|write|history|metric|record", function.name)
             if logs and not matches(call, "rank") and in_training(module, call):
                 yield call
+
+
+@rule(
+    "O1",
+    "every rank writes this file, over each other",
+    "write on rank 0 only, or a file for each rank",
+    severity=WARNING,
+)
+def every_rank_overwrites(module: Module) -> Iterator[ast.AST]:
+    for call, name in module.calls:
+        method = method_name(call) == "open" and name.partition(".")[0] not in module.imports
+        mode = constant(keyword(call, "mode", 0 if method else 1))
+        path = receiver(call) if method else keyword(call, "file", 0)
+        if name == "open" or method:
+            if isinstance(mode, str) and re.fullmatch(r"[wx][t+]*", mode) and path is not None:
+                if not mentions(module, path, _OWN) and _among_ranks(module, call):
+                    yield call
+
+
+def _among_ranks(module: Module, node: ast.AST) -> bool:
+    """Whether every rank comes here in any case, in a function that deals with ranks."""
+    deals = re.search(r"init_process_group|get_rank\(|DDP|Parallel\(", source(module.scope(node)))
+    in_any_case = not any(conditions(module, node))
+    return deals is not None and in_any_case and _by_every_rank(module, node)
+
+
+@rule(
+    "O5",
+    "every rank makes this folder: all but the first end with FileExistsError",
+    "pass exist_ok=True",
+    severity=ERROR,
+)
+def made_by_every_rank(module: Module) -> Iterator[ast.AST]:
+    yield from (call for call, asked in _made(module) if not asked)
+
+
+@rule(
+    "O5",
+    "ranks that ask at the same time make this folder twice, and the second one ends with an error",
+    "do not ask whether the folder exists, and pass exist_ok=True",
+)
+def made_after_asking(module: Module) -> Iterator[ast.AST]:
+    yield from (call for call, asked in _made(module) if asked)
+
+
+def _made(module: Module) -> Iterator[tuple[ast.Call, bool]]:
+    """Where every rank makes one folder, which must not exist; and whether it asks before."""
+    for call in module.methods("mkdir", "makedirs"):
+        of_os = module.name(call.func).startswith("os.")
+        path = keyword(call, "name", 0) or keyword(call, "path") if of_os else receiver(call)
+        if path is None or unpacks(call) or keyword(call, "exist_ok", 2) is not None:
+            continue
+        if not of_os and not mentions(module, path, r"\bPath\(", 2):
+            continue
+        tried = any(isinstance(a, ast.Try | ast.With) for a in module.above(call))
+        chosen = matches(module.scope(call), _LOOKS) or module.loop(call)
+        if not tried and not chosen and not mentions(module, path, rf"{_OWN}|{_CLOCK}"):
+            if _by_every_rank(module, call):
+                tests = [test for test, _ in conditions(module, call)]
+                yield call, any(matches(test, r"exists|isdir|is_dir") for test in tests)
+
+
+def _by_every_rank(module: Module, node: ast.AST) -> bool:
+    return on_ranks(module, node) and not guarded(module, node)
 
 
 @rule(

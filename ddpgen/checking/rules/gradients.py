@@ -16,10 +16,10 @@ from ddpgen.checking.reading.expressions import (
     source,
     unpacks,
 )
-from ddpgen.checking.reading.guards import contexts
+from ddpgen.checking.reading.guards import WITHOUT_DDP, contexts, guarded
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import binding, follows, is_ddp, mentions
-from ddpgen.checking.registry import rule
+from ddpgen.checking.registry import WARNING, rule
 
 _OF_ONE_RANK = r"micro_batch|per_rank|per_gpu|per_device|local_batch"
 _OF_ALL = r"world|global|total|effective|n?gpus|num_proc|accum|ranks|\bjoint"
@@ -121,6 +121,31 @@ def _parameter_of_ddp(module: Module, node: ast.expr) -> bool:
         if method_name(found.value) in ("parameters", "named_parameters"):
             return _part_of_ddp(module, receiver(found.value))
     return _part_of_ddp(module, node)
+
+
+@rule(
+    "G1",
+    "DDP has averaged these gradients: to reduce them again costs as much, and sums grow",
+    "leave it to DDP, or reduce the gradients of a model that is not wrapped",
+    severity=WARNING,
+)
+def reduced_again(module: Module) -> Iterator[ast.AST]:
+    if module.program.says(r"no_sync|require_backward_grad_sync|params_and_buffers_to_ignore"):
+        return
+    for call in module.called("torch.distributed.all_reduce"):
+        value = keyword(call, "tensor", 0)
+        if isinstance(value, ast.Attribute) and value.attr == "data":
+            value = value.value
+        if not isinstance(value, ast.Attribute) or value.attr != "grad" or unpacks(call):
+            continue
+        part = keyword(call, "group", 2) or matches(keyword(call, "op", 1), "MAX|MIN")
+        if (
+            not part
+            and isinstance(value.value, ast.Name)
+            and _parameter_of_ddp(module, value.value)
+        ):
+            if not guarded(module, call, WITHOUT_DDP):
+                yield call
 
 
 @rule(

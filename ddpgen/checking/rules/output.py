@@ -5,10 +5,17 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.callers import uses
-from ddpgen.checking.reading.expressions import Function, keyword, matches, method_name, receiver
+from ddpgen.checking.reading.expressions import (
+    Function,
+    keyword,
+    matches,
+    method_name,
+    receiver,
+    source,
+)
 from ddpgen.checking.reading.guards import conditional, guarded
 from ddpgen.checking.reading.programs import Module
-from ddpgen.checking.reading.values import follows, mentions
+from ddpgen.checking.reading.values import binding, follows, mentions
 from ddpgen.checking.reading.windows import goes_backward
 from ddpgen.checking.registry import WARNING, rule
 from ddpgen.checking.rules.ranks import collectives
@@ -20,6 +27,7 @@ _TRACKERS = (
     "torch.utils.tensorboard.writer.SummaryWriter",
     "tensorboardX.SummaryWriter",
 )
+_SHOWS = re.compile(r"print|[\w.]*(logger|log|logging|wandb)\.(info|log)|[\w.]+\.add_scalar")
 
 
 @rule(
@@ -198,3 +206,26 @@ def reduced_copy(module: Module) -> Iterator[ast.AST]:
         cloned = isinstance(value, ast.Call) and method_name(value) == "clone"
         if cloned or isinstance(value, ast.BinOp):
             yield value
+
+
+@rule(
+    "O2",
+    "the sum over all ranks is shown for the loss: it grows with their number",
+    "divide by dist.get_world_size(), or reduce with op=dist.ReduceOp.AVG",
+)
+def sum_shown(module: Module) -> Iterator[ast.AST]:
+    for call in module.called("torch.distributed.all_reduce"):
+        value, op = keyword(call, "tensor", 0), keyword(call, "op", 1)
+        if not isinstance(value, ast.Name) or "loss" not in value.id or keyword(call, "group", 2):
+            continue
+        scope, found = module.scope(call), binding(module, value)
+        name = rf"\b{value.id}\b"
+        divides = rf"{name}(\.\w+\(\))* /|{name}\.(div|mul)|{name} \*=|reduction='sum'|\.sum\("
+        averages = op is not None and not matches(op, "SUM$")
+        if found is None or matches(found.value, "/") or matches(scope, divides) or averages:
+            continue
+        for inner in module.calls_below(scope):
+            if inner.lineno > call.lineno and _SHOWS.fullmatch(source(inner.func)):
+                if module.reads(value.id, inner):
+                    yield inner
+                    break

@@ -14,9 +14,10 @@ from ddpgen.checking.reading.expressions import (
 )
 from ddpgen.checking.reading.guards import WITHOUT_DDP, guarded
 from ddpgen.checking.reading.programs import Module
-from ddpgen.checking.reading.values import mentions
+from ddpgen.checking.reading.values import mentions, stands_for
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.data import EVALUATION, LOADER, SAMPLER
+from ddpgen.checking.rules.ranks import is_local_rank, of_a_node, on_one_node
 
 # Numbers that each process finds for itself.
 _OWN = r"getpid\(|urandom\(|time\(\)|time_ns\(\)|randint\(|randrange\(|secrets\."
@@ -32,6 +33,30 @@ def fixed_share(module: Module) -> Iterator[ast.AST]:
         rank = keyword(call, "rank", 2)
         if type(constant(rank)) is int and not guarded(module, call, WITHOUT_DDP):
             yield call
+
+
+@rule(
+    "S1",
+    "the share is chosen by the local rank: on two nodes two ranks take each share",
+    "choose it by the global rank: dist.get_rank()",
+)
+def share_by_local_rank(module: Module) -> Iterator[ast.AST]:
+    if on_one_node(module):
+        return
+    for call in module.called(SAMPLER):
+        rank, ranks = keyword(call, "rank", 2), keyword(call, "num_replicas", 1)
+        if rank is not None and not _of_a_node(module, ranks) and is_local_rank(module, rank):
+            yield rank
+    for node in module.nodes:
+        if isinstance(node, ast.Slice) and node.lower is not None and node.step is not None:
+            world = mentions(module, node.step, r"world|replicas", 1)
+            if world and not _of_a_node(module, node.step) and is_local_rank(module, node.lower):
+                yield node.lower
+
+
+def _of_a_node(module: Module, count: ast.expr | None) -> bool:
+    values = stands_for(module, count) if count is not None else ()
+    return of_a_node(count) or any(of_a_node(value) for _, value in values)
 
 
 @rule(

@@ -1,11 +1,11 @@
-"""G4, G7, G8, G10: from the gradients to the update."""
+"""G4, G7, G8: from the gradients to the update."""
 
 import ast
 import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.callers import uses
-from ddpgen.checking.reading.expressions import Function, keyword, matches, source
+from ddpgen.checking.reading.expressions import keyword, matches, source
 from ddpgen.checking.reading.programs import Module, once
 from ddpgen.checking.reading.source import exclusive
 from ddpgen.checking.reading.values import binding
@@ -149,34 +149,3 @@ def scheduled_after_skip(module: Module) -> Iterator[ast.AST]:
                 same = module.parents[module.statement(call)] is block
                 if same and matches(call.func, SCHEDULER):
                     yield call
-
-
-@rule(
-    "G10",
-    "this rank skips by itself, and the others wait for it in the next reduction",
-    "reduce the condition over all ranks, and skip together",
-)
-def skipped_alone(module: Module) -> Iterator[ast.AST]:
-    reduces = re.compile(r"all_reduce|all_gather|reduce_|broadcast|over_ranks")
-    for node in module.nodes:
-        if not isinstance(node, ast.If | ast.ExceptHandler):
-            continue
-        loop = module.loop(node) or module.function(node)
-        if loop is None or not list(module.methods("backward", below=loop)):
-            continue
-        if isinstance(node, ast.If) and matches(node.test, r"isnan|isinf|isfinite"):
-            before = [s for s in loop.body if s.lineno <= node.lineno]
-            kinds = ast.Return if isinstance(loop, Function) else ast.Continue
-            leaves = any(isinstance(n, kinds) for s in node.body for n in ast.walk(s))
-            if leaves and not any(reduces.search(source(s)) for s in before):
-                yield node
-        if isinstance(node, ast.ExceptHandler) and matches(
-            node.type, r"RuntimeError|OutOfMemory|^Exception$"
-        ):
-            tried = module.parents[node]
-            if not any(map(is_update, module.methods("step", below=loop))):
-                continue  # it measures something
-            if list(module.methods("backward", below=tried)) and not any(
-                isinstance(n, ast.Raise) for n in module.below(node)
-            ):
-                yield node

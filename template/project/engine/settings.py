@@ -45,13 +45,12 @@ def load(kind: type[Settings], paths: Sequence[Path], overrides: Sequence[str] =
             tables[section] = known | table if isinstance(table, dict) else table
     for override in overrides:
         _apply(kind, tables, override)
-    found: Settings = _build(kind, tables, "")
-    return found
+    return typing.cast(Settings, _build(kind, tables, ""))
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.expanduser().read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -110,8 +109,7 @@ def _build(kind: Any, value: Any, where: str) -> Any:
         return value
     if typing.get_origin(kind) is Annotated:
         kind, words, allows = typing.get_args(kind)
-        number = _build(kind, value, where)
-        if not allows(number):
+        if not allows(number := _build(kind, value, where)):
             raise ConfigError(f"{where} = {number} must be {words}")
         return number
     if isinstance(kind, types.GenericAlias):
@@ -123,7 +121,7 @@ def _build(kind: Any, value: Any, where: str) -> Any:
         return float(value)
     if type(value) is not kind:  # not isinstance: true is an int in Python, but not in a config
         raise ConfigError(f"{where} = {value!r} must be of type {kind.__name__}")
-    return value
+    return str(Path(value).expanduser()) if kind is str and value[:2] == "~/" else value
 
 
 def _build_section(kind: Any, table: Any, where: str) -> Any:

@@ -1,12 +1,17 @@
-"""Once per test session, the project's data is prepared."""
+"""Once per test session, the server of the ranks starts, and the project's data is prepared."""
 
 import os
+from multiprocessing import forkserver
 
 import pytest
 
 import config
 from engine import loading
-from support import common
+from support import common, processes
+
+# The first optimizer step would import torch._dynamo, in every rank again.
+processes.CONTEXT.set_forkserver_preload(["support.common", "torch._dynamo"])
+forkserver.ensure_running()
 
 
 @pytest.fixture(scope="session", autouse=True)

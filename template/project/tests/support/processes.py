@@ -15,13 +15,11 @@ from typing import Any
 import torch
 from torch.distributed.elastic.utils.distributed import create_c10d_store
 
-# A server process imports torch and this project once, and the ranks are forked from it. It never
-# touches CUDA, so they may; it has one thread, because the others would be missing in the ranks.
+# A server, which conftest.py starts, has torch and this project imported; the ranks are forked from
+# it. It never touches CUDA, so they may. It has one thread: others would be missing in the ranks.
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # the server is not told where to import from
 CONTEXT = multiprocessing.get_context("forkserver")
-# The first optimizer step would import torch._dynamo, in every rank again.
-CONTEXT.set_forkserver_preload(["support.common", "torch._dynamo"])
 KILLED = "a rank was killed, or waits for the others and does not end"
 
 

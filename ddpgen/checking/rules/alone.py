@@ -1,0 +1,208 @@
+"""G10, K8: turns of the training that one rank skips, and loops that one rank leaves."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ddpgen.checking.reading.expressions import Function, matches
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.seeds import LIBRARIES, commonly_seeded
+from ddpgen.checking.reading.values import binding, follows, is_ddp
+from ddpgen.checking.reading.windows import backwards, goes_backward, updates
+from ddpgen.checking.registry import rule
+
+_AGREED = r"reduce(?!_?lr)|gather|broadcast(?!_buffers)|over_ranks|across|sync_"
+_WRAPPED = r"DistributedDataParallel|FullyShardedDataParallel|fully_shard"
+_LOSS = re.compile(
+    r"(float\()?(\w+_)?loss(_(value|val|item))?(\.(item|detach|mean)\(\)|\.data)*\)?"
+)
+_MEMORY = r"out of memory|OutOfMemory"
+_CLOCK = r"(?<!\w)(time|monotonic|perf_counter)(_ns)?\(\)|datetime\.(now|utcnow)\("
+_LEAVES = (ast.Break, ast.Continue, ast.Return)
+
+
+@rule(
+    "G10",
+    "this rank skips by itself, and the others wait for it in the next reduction",
+    "reduce the condition over all ranks, and skip together",
+)
+def skipped_alone(module: Module) -> Iterator[ast.AST]:
+    for node in module.nodes:
+        loop = module.loop(node) or module.function(node)
+        if loop is None or not isinstance(node, ast.If | ast.ExceptHandler):
+            continue
+        if isinstance(node, ast.If):
+            if list(module.methods("backward", below=loop)) and _skips_numbers(node, loop):
+                yield node
+        elif matches(node.type, r"RuntimeError|OutOfMemory|^Exception$"):
+            # Where nothing is updated, something is measured.
+            updated = any(updates(module, call, 2) for call in module.calls_below(loop))
+            if updated and _passes_over(node) and _breaks_off(module, node, loop):
+                yield node
+
+
+def _skips_numbers(node: ast.If, loop: ast.For | ast.While | Function) -> bool:
+    """Whether a turn is skipped where a number is none, and no rank tells the others before."""
+    before = [s for s in loop.body if s.lineno <= node.lineno]
+    kinds = ast.Return if isinstance(loop, Function) else ast.Continue
+    leaves = any(isinstance(n, kinds) for s in node.body for n in ast.walk(s))
+    bad = matches(node.test, r"isnan|isinf|isfinite")
+    return (
+        bad
+        and leaves
+        and not any(matches(s, r"reduce|gather|broadcast|over_ranks") for s in before)
+    )
+
+
+def _passes_over(handler: ast.ExceptHandler) -> bool:
+    """Whether a lack of memory ends nothing: `if "out of memory" in str(error)`, else it raises."""
+    others: set[ast.AST] = set()
+    for node in ast.walk(handler):
+        if isinstance(node, ast.If) and matches(node.test, _MEMORY):
+            outside = node.body if matches(node.test, r"not in|^not ") else node.orelse
+            others |= {below for statement in outside for below in ast.walk(statement)}
+    return not any(isinstance(n, ast.Raise) and n not in others for n in ast.walk(handler))
+
+
+def _breaks_off(module: Module, handler: ast.ExceptHandler, loop: ast.AST) -> bool:
+    """Whether the others are in a backward that the rank has left, or will not come to."""
+    tried = module.parents[handler]
+    if not isinstance(tried, ast.Try):
+        return False
+    if list(module.methods("backward", below=tried)):
+        return True
+    if module.loop(handler) is None:  # the whole training is tried, which ends by that
+        return False
+    if any(call for statement in tried.body for call in backwards(module, statement)):
+        return True
+    forward = any(is_ddp(module, c.func) for s in tried.body for c in module.calls_below(s))
+    skips = any(isinstance(n, ast.Continue) for n in ast.walk(handler))
+    return forward and skips and any(backwards(module, loop))
+
+
+@rule(
+    "G10",
+    "this rank's own loss decides whether it trains here, and where ranks differ the others wait",
+    "reduce the loss over all ranks, and decide by that",
+)
+def decided_by_own_loss(module: Module) -> Iterator[ast.AST]:
+    yield from (node for node in _deciding(module) if _compares_loss(module, node))
+
+
+@rule(
+    "G10",
+    "each rank draws by itself whether it trains here, and where ranks differ the others wait",
+    "draw from a generator with the same seed on all ranks",
+)
+def decided_by_own_draw(module: Module) -> Iterator[ast.AST]:
+    for node in _deciding(module):
+        for call in module.calls_below(node.test):
+            library, _, name = module.name(call.func).rpartition(".")
+            draws = re.fullmatch(r"rand(om|int|n|range)?|uniform|choice|binomial", name)
+            if draws and library in LIBRARIES:
+                if not call.keywords and not commonly_seeded(module, LIBRARIES[library]):
+                    yield node
+
+
+def _deciding(module: Module) -> Iterator[ast.If]:
+    """Conditions that let this rank train or not, where no rank tells the others anything."""
+    if not module.program.says(_WRAPPED):
+        return
+    for node in module.nodes:
+        around = module.loop(node) or module.function(node)
+        if isinstance(node, ast.If) and around and not matches(module.scope(node), _AGREED):
+            if _decides(module, node, around):
+                yield node
+
+
+def _decides(module: Module, node: ast.If, around: ast.For | ast.While | Function) -> bool:
+    branches = [
+        any(call for statement in branch for call in backwards(module, statement))
+        for branch in (node.body, node.orelse)
+    ]
+    if any(branches):
+        return branches[0] != branches[1] and not isinstance(node.body[-1], _LEAVES)
+    last = node.body[-1]
+    if isinstance(around, Function) and not isinstance(last, ast.Return):
+        return False
+    if isinstance(last, ast.Break | ast.Return) and not isinstance(around, Function):
+        return any(backwards(module, around))
+    if not isinstance(last, ast.Continue | ast.Return):
+        return False
+    calls = [c for c in module.calls_below(around) if c.lineno > (node.end_lineno or 0)]
+    return any(goes_backward(module, call, 1) or updates(module, call, 1) for call in calls)
+
+
+def _compares_loss(module: Module, node: ast.If) -> bool:
+    """Whether a condition is about a loss that was computed in the same turn."""
+    around = module.loop(node) or module.function(node)
+    for test in ast.walk(node.test):
+        if not isinstance(test, ast.Compare):
+            continue
+        if not all(isinstance(how, ast.Gt | ast.GtE | ast.Lt | ast.LtE) for how in test.ops):
+            continue
+        for side in (test.left, *test.comparators):
+            found = _loss(module, side)
+            if found and around and found.lineno > around.lineno and not _shares(module, found):
+                return True
+    return False
+
+
+def _loss(module: Module, node: ast.expr) -> ast.expr | None:
+    """What the loss in an expression was set to."""
+    if not _LOSS.fullmatch(ast.unparse(node)):
+        return None
+    names = [n for n in ast.walk(node) if isinstance(n, ast.Name) and "loss" in n.id]
+    found = binding(module, names[0]) if names else None
+    return found.value if found and isinstance(found.statement, ast.Assign) else None
+
+
+def _shares(module: Module, node: ast.AST) -> bool:
+    """Whether functions of the program that are called in a node reduce something."""
+    calls = module.calls_below(node)
+    functions = (function for call in calls for _, function in module.callees(call))
+    return matches(node, _AGREED) or any(matches(function, _AGREED) for function in functions)
+
+
+@rule(
+    "K8",
+    "each rank reads its own clock: one leaves the training a step early, and the others wait",
+    "let rank 0 decide and broadcast that, or reduce the decision over all ranks",
+)
+def left_by_own_clock(module: Module) -> Iterator[ast.AST]:
+    for node in module.nodes:
+        if isinstance(node, ast.While):
+            loop: ast.AST | None = node
+        elif isinstance(node, ast.If):
+            loop = module.loop(node)
+            if not any(isinstance(statement, ast.Break | ast.Return) for statement in node.body):
+                continue
+        else:
+            continue
+        tests = list(_parts(node.test))
+        if loop is None or not any(follows(module, test, _is_clock) for test in tests):
+            continue
+        trains = any(goes_backward(module, call) for call in module.calls_below(loop))
+        if trains and not matches(module.scope(node), _AGREED) and not _shares(module, node.test):
+            yield node
+
+
+def _parts(test: ast.expr) -> Iterator[ast.expr]:
+    """The conditions that a condition is made of."""
+    if isinstance(test, ast.BoolOp):
+        yield from (part for value in test.values for part in _parts(value))
+    elif isinstance(test, ast.UnaryOp):
+        yield from _parts(test.operand)
+    elif isinstance(test, ast.Compare):
+        yield from (test.left, *test.comparators)
+    else:
+        yield test
+
+
+def _is_clock(module: Module, node: ast.expr) -> bool | ast.expr | None:
+    """Whether a time of this process, or a comparison of times, is meant."""
+    if isinstance(node, ast.BinOp | ast.Compare):
+        return True if matches(node, _CLOCK) else node.left
+    if isinstance(node, ast.Call) and not module.callees(node):
+        return matches(node, rf"^([\w.]+\.)?({_CLOCK})")
+    return None if isinstance(node, ast.Name | ast.Attribute | ast.Call) else False
