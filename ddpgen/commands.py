@@ -78,13 +78,7 @@ def run_new(arguments: Namespace) -> int:
     from ddpgen.web import address
 
     questionnaire = questions.load()
-    given: Answers = {}
-    if arguments.address is not None:
-        given, words = address.fitting(questionnaire, address.read(arguments.address))
-        for line in words:
-            print(f"ddpgen: {line}", file=sys.stderr)
-    if arguments.answers is not None:
-        given |= answers.from_file(questionnaire, Path(arguments.answers))
+    given = _written(questionnaire, arguments)
     paths = [text for text in arguments.data if "=" not in text or os.path.lexists(text)]
     given |= answers.from_flags(questionnaire, (t for t in arguments.data if t not in paths))
     found = look.look_at(paths)
@@ -188,6 +182,21 @@ def run_site(arguments: Namespace) -> int:
         else:
             print(f"Nothing here contradicts {site.name}.")
     return 0
+
+
+def _written(questionnaire: "Questionnaire", arguments: Namespace) -> "Answers":
+    """Return the answers in the address and in the file that the arguments name."""
+    from ddpgen.asking import answers
+    from ddpgen.web import address
+
+    given: Answers = {}
+    if arguments.address is not None:
+        given, words = address.fitting(questionnaire, address.read(arguments.address))
+        for line in words:
+            print(f"ddpgen: {line}", file=sys.stderr)
+    if arguments.answers is not None:
+        given |= answers.from_file(questionnaire, Path(arguments.answers))
+    return given
 
 
 def _interview(questionnaire: "Questionnaire", given: "Answers", named: "Answers") -> "Answers":
