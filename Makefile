@@ -111,6 +111,11 @@ docs: $(VENV)/docs    ## build the documentation in site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "open site/index.html; with search: $(PYTHON) -m http.server --directory site"
 
+.PHONY: site
+site: docs    ## the documentation, and beside it the page of `ddpgen web` as static files: site/try (needs npm)
+	@$(BIN)/python .ci/page.py site/try
+	@echo "put site/ on any web server; here: $(PYTHON) -m http.server --directory site"
+
 .PHONY: versions
 versions: $(VENV)/torch    ## own tests with the oldest and the newest PyTorch, 16 GB of environments; writes docs/versions.md
 	@WORKERS=$(WORKERS) $(BIN)/python .ci/versions.py </dev/null

@@ -4,7 +4,7 @@ copier writes a project in a third of a second, and remains what `ddpgen new` an
 the same template is rendered by jinja2 alone. A test compares both, byte for byte.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -56,6 +56,8 @@ class Template:
         """The environment of all files, with copier's settings, filters and way to find parts."""
         return SandboxedEnvironment(
             loader=jinja2.FileSystemLoader(self._root),
+            auto_reload=False,
+            cache_size=-1,
             extensions=["jinja2_ansible_filters.AnsibleCoreFiltersExtension"],
             **{**self._settings["_envops"], "undefined": jinja2.StrictUndefined},
         )
@@ -66,6 +68,17 @@ class Template:
         names = self.environment.list_templates(filter_func=lambda n: n.startswith(FOLDER))
         suffix = self._settings["_templates_suffix"]
         return {name.removeprefix(FOLDER).removesuffix(suffix): name for name in names}
+
+    def compiled(self) -> Iterator[str]:
+        """Compile one template after the other: the first project is as quick as later ones then.
+
+        Yields:
+            the name of each.
+        """
+        for name in self.environment.list_templates():
+            if name.startswith("parts/") or name.endswith(self._settings["_templates_suffix"]):
+                self.environment.get_template(name)
+                yield name
 
     def context(self, states: Mapping[str, Value], answers: Mapping[str, Value]) -> dict[str, Any]:
         """Return what templates see.

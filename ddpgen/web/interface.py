@@ -10,11 +10,12 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any
 
-from ddpgen.asking import answers
+from ddpgen.asking import answers, questions
 from ddpgen.asking.known import LAUNCH_FOLDER, PROJECT_NAME
 from ddpgen.asking.question import Answers, Choice, Question, Value
 from ddpgen.asking.questions import State
 from ddpgen.errors import DdpgenError
+from ddpgen.fetching import template_source
 from ddpgen.rendering.texts import File, Template
 from ddpgen.web import address, archive, difference
 
@@ -40,6 +41,12 @@ class _Read:
     problems: dict[str, str]
 
 
+def start() -> "Interface":
+    """Return the interface to the template of this ddpgen."""
+    root, tag = template_source.template_root(), template_source.TAG
+    return Interface(Template(root, tag, questions.load()))
+
+
 class Interface:
     """Answers the page's calls."""
 
@@ -47,6 +54,10 @@ class Interface:
         self._template = template
         self._questionnaire = template.questionnaire
         self._render = lru_cache(maxsize=64)(self._rendered)
+
+    def prepared(self) -> Iterator[str]:
+        """Do in small steps what makes later answers quick."""
+        return self._template.compiled()
 
     def call(self, name: str, arguments: str) -> str | bytes:
         """Answer a call: its arguments by name and its reply are JSON, or the reply is a zip.

@@ -13,12 +13,10 @@ from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
-from ddpgen.asking import questions
 from ddpgen.errors import DdpgenError
-from ddpgen.fetching import template_source
-from ddpgen.rendering.texts import Template
-from ddpgen.web.interface import CALLS, Interface
+from ddpgen.web import interface
 
 HOST = "127.0.0.1"
 MOST = 1_000_000  # bytes of a call
@@ -27,10 +25,9 @@ TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
-    ".svg": "image/svg+xml",
 }
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
@@ -53,15 +50,15 @@ def serve(port: int, *, browser: bool) -> int:
     Raises:
         DdpgenError: the port is taken, or is none.
     """
-    root, tag = template_source.template_root(), template_source.TAG
     try:
-        server = Server(Interface(Template(root, tag, questions.load())), port)
+        server = Server(interface.start(), port)
     except (OSError, OverflowError) as error:
         raise DdpgenError(f"cannot be listened on: {error}", option="--port", value=port) from error
     with server:
         print(f"{server.address}\nCtrl-C ends it.", flush=True)
         if browser:
             webbrowser.open(server.address)
+        Thread(target=lambda: list(server.interface.prepared()), daemon=True).start()
         with suppress(KeyboardInterrupt):
             server.serve_forever()
     return 0
@@ -72,10 +69,10 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, interface: Interface, port: int = 0) -> None:
-        self.interface = interface
+    def __init__(self, page: interface.Interface, port: int = 0) -> None:
+        self.interface = page
         self.token = secrets.token_urlsafe(16)
-        self.page = {path.name: path.read_bytes() for path in PAGE.iterdir() if path.is_file()}
+        self.files = {path.name: path.read_bytes() for path in PAGE.iterdir() if path.is_file()}
         super().__init__((HOST, port), _Handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -141,9 +138,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _page(self, name: str) -> tuple[str, bytes]:
         name = name or "index.html"
-        if name not in self.server.page:
+        if name not in self.server.files:
             raise _RefusedError(HTTPStatus.NOT_FOUND)
-        return TYPES[Path(name).suffix], self.server.page[name]
+        return TYPES[Path(name).suffix], self.server.files[name]
 
     def _call(self, name: str) -> tuple[str, bytes]:
         length = self.headers.get("Content-Length", "")
@@ -151,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
             raise _RefusedError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         body = self.rfile.read(int(length))
         # A form of another page could not say that it sends JSON.
-        if name not in CALLS or self.headers.get("Content-Type") != "application/json":
+        if name not in interface.CALLS or self.headers.get("Content-Type") != "application/json":
             raise _RefusedError(HTTPStatus.NOT_FOUND)
         try:
             reply = self.server.interface.call(name, body.decode())

@@ -138,14 +138,16 @@ def test_address_of_the_page_gives_its_project_and_names_what_no_longer_fits(
 ) -> None:
     monkeypatch.setenv("DDPGEN_PAGE", "https://pages.example/make/#old")
     address = "http://127.0.0.1:1/token/#v=0.1.0&model=gpt&amp=fp8&gone=1"
-    run = ddpgen("new", "p", "--from", address, "--data", "nodes=1", cwd=tmp_path)
+    run = ddpgen("new", "vision", "--from", address, "--data", "nodes=1", cwd=tmp_path)
     assert run.returncode == 0
     assert run.stderr.splitlines()[:2] == [
         "ddpgen: amp=fp8: is not a choice (allowed: off, bf16, fp16); left out",
         "ddpgen: gone: there is no such option; left out",
     ]
-    assert "ddpgen new p --defaults --data model=gpt\n" in run.stdout
-    assert f"https://pages.example/make/#v={__version__}&project_name=p&model=gpt\n" in run.stdout
+    assert "ddpgen new vision --defaults --data model=gpt\n" in run.stdout
+    assert (
+        f"https://pages.example/make/#v={__version__}&project_name=vision&model=gpt\n" in run.stdout
+    )
 
 
 COMMANDS = ["new", "update", "set", "diff", "launch", "web", "options", "site", "check"]

@@ -6,7 +6,10 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 from generator.program import COMMAND, everything
 from playwright.sync_api import Browser, sync_playwright
@@ -81,3 +84,20 @@ def served(folder: Path) -> Iterator[Program]:
         program.end()
     finally:
         program.process.kill()
+
+
+@contextmanager
+def static(folder: Path) -> Iterator[str]:
+    """A web server for static files that knows nothing of ddpgen; its address."""
+    handler = partial(Quiet, directory=str(folder))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Says nothing of what it serves."""
+
+    def log_message(self, *_: object) -> None:
+        pass

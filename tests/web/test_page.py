@@ -3,6 +3,9 @@
 import io
 import os
 import re
+import shutil
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,10 +16,12 @@ from generator.program import ddpgen
 from playwright.sync_api import Browser, Page, expect
 
 from ddpgen.rendering.render import files_of
-from web.browser import CHROMIUM, chromium, served
+from ddpgen.web import interface
+from web.browser import CHROMIUM, chromium, served, static
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")
 
+ROOT = Path(__file__).resolve().parents[2]
 Open = Callable[..., Page]
 
 
@@ -32,13 +37,26 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield program.address
 
 
+@pytest.fixture(scope="module")
+def anywhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The page as static files, built as `make site` builds it."""
+    if not shutil.which("npm"):
+        pytest.skip("npm is not installed: Pyodide comes from there")
+    folder = tmp_path_factory.mktemp("site") / "page"
+    subprocess.run([sys.executable, ROOT / ".ci" / "page.py", folder], check=True)
+    with static(folder) as found:
+        yield found
+
+
 @pytest.fixture
 def visit(browser: Browser, address: str) -> Iterator[Open]:
     """Opens the page in a fresh profile; whatever the browser complains of is a failure."""
     wrong: list[str] = []
     contexts = []
 
-    def opened(fragment: str = "", width: int = 1440, scheme: str = "light") -> Page:
+    def opened(
+        fragment: str = "", width: int = 1440, scheme: str = "light", address: str = address
+    ) -> Page:
         context = browser.new_context(
             viewport={"width": width, "height": 900},
             color_scheme=scheme,
@@ -49,7 +67,8 @@ def visit(browser: Browser, address: str) -> Iterator[Open]:
         page.on("console", lambda message: wrong.append(message.text))
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.goto(f"{address}#{fragment}" if fragment else address)
-        expect(page.locator("#text .line").first).to_be_visible()
+        # Python starts in the browser, where no server answers.
+        expect(page.locator("#text .line").first).to_be_visible(timeout=300_000)
         return page
 
     yield opened
@@ -67,6 +86,13 @@ def download(page: Page) -> bytes:
     with page.expect_download() as waiting:
         page.get_by_role("button", name="Download zip").click()
     return waiting.value.path().read_bytes()
+
+
+def unpacked(packed: bytes) -> dict[str, tuple[bytes, int]]:
+    """The content and the mode of each file."""
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        entries = archive.infolist()
+        return {e.filename: (archive.read(e), e.external_attr >> 16 & 0o777) for e in entries}
 
 
 def test_choose_see_the_change_and_take_the_project_away(visit: Open, tmp_path: Path) -> None:
@@ -92,14 +118,11 @@ def test_choose_see_the_change_and_take_the_project_away(visit: Open, tmp_path: 
 
     done = ddpgen(*command.split()[1:], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
-        assert sorted(archive.namelist()) == [
-            f"vision/{path}" for path in files_of(tmp_path / "vision")
-        ]
-        for entry in archive.infolist():
-            assert archive.read(entry) == (tmp_path / entry.filename).read_bytes(), entry.filename
-            runs = bool(entry.external_attr >> 16 & 0o100)
-            assert runs == os.access(tmp_path / entry.filename, os.X_OK), entry.filename
+    found = unpacked(packed)
+    assert sorted(found) == [f"vision/{path}" for path in files_of(tmp_path / "vision")]
+    for name, (content, mode) in found.items():
+        assert content == (tmp_path / name).read_bytes(), name
+        assert bool(mode & 0o100) == os.access(tmp_path / name, os.X_OK), name
 
 
 def test_refused_answer_is_explained_beside_until_another_one_allows_it(visit: Open) -> None:
@@ -166,6 +189,28 @@ def test_keyboard_alone(visit: Open) -> None:
     second = page.locator("#tree button").nth(1)
     expect(page.locator("#path")).to_have_text(str(second.get_attribute("data-path")))
     tab_to("#text")
+
+
+def test_static_page_gives_the_same_without_any_request_once_python_is_there(
+    visit: Open, anywhere: str
+) -> None:
+    given = {"model": "gpt", "clusters": "local,slurm", "nodes": "2", "project_name": "far"}
+    page = visit(address=anywhere)
+    asked: list[str] = []
+    expect(page.locator("#loading")).to_be_hidden(timeout=300_000)
+    page.on("request", lambda request: asked.append(request.url))
+    page.context.set_offline(True)
+    page.get_by_label("Name of the project").fill("far")
+    choose(page, "model", "gpt")
+    choose(page, "clusters", "slurm")
+    page.get_by_label("Number of nodes").fill("2")
+    expect(page.locator("#command")).to_contain_text("nodes=2")
+    expect(page.locator("#text .line.new").first).to_be_in_viewport()
+    assert unpacked(download(page)) == unpacked(interface.start().archive(given))
+    assert [url for url in asked if not url.startswith("blob:")] == []
+
+    again = visit(page.url.partition("#")[2], address=anywhere)
+    expect(again.locator("#command")).to_have_text(page.locator("#command").inner_text())
 
 
 @pytest.mark.parametrize("width", [320, 900, 3840])

@@ -4,7 +4,7 @@ import { draw } from "./code.js";
 import { count, element, find } from "./dom.js";
 import { drawTree, sentence, walk } from "./files.js";
 import { drawQuestions } from "./questions.js";
-import { call } from "./transport.js";
+import { call, ready } from "./transport.js";
 
 const MAIN = "train.py"; // the file that is shown first
 const RECENT = "recent";
@@ -60,7 +60,7 @@ function valueOf(name) {
 let wondering = "";
 async function wonder(name, choices) {
   const key = `${name} ${JSON.stringify(state.given)}`;
-  if (wondering === key) return;
+  if (wondering === key || !python) return;
   wondering = key;
   for (const { text, same, show: say } of choices) {
     const other = { ...state.given, [name]: text };
@@ -217,6 +217,11 @@ for (const link of document.querySelectorAll("nav a")) {
   // The address belongs to the answers: these links move, and leave it as it is.
   link.addEventListener("click", (event) => { event.preventDefault(); find(link.hash.slice(1)).focus(); });
 }
+
+let python = false; // whether calls are answered at once
+ready.catch((error) => notice([`Python does not run in this browser (${error.message}). "ddpgen web" brings this page with Python from your machine.`]))
+  .finally(() => { python = true; find("loading").hidden = true; });
+setTimeout(() => { find("loading").hidden = python; }, 150);
 
 drawRecent();
 begin();

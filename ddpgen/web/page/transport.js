@@ -10,3 +10,6 @@ export async function call(name, args) {
   if (!reply.ok) throw new Error(`${name}: ${reply.status}`);
   return name === "archive" ? new Uint8Array(await reply.arrayBuffer()) : reply.json();
 }
+
+/** Settled at once: who sent the page is there. */
+export const ready = Promise.resolve();

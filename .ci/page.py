@@ -1,0 +1,137 @@
+"""Builds the page of `ddpgen web` as static files: Python runs in the browser that opens them.
+
+python .ci/page.py FOLDER    puts the page there, to be served by any web server
+
+Python for browsers is Pyodide, from npm. All that a browser loads lies in the folder.
+"""
+
+import base64
+import hashlib
+import io
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+import ddpgen
+from ddpgen.fetching import template_source
+from ddpgen.web import interface, server
+
+ROOT = Path(__file__).resolve().parents[1]
+KEPT = ROOT / "build" / "npm"
+PYODIDE = "pyodide@314.0.7"
+SHA512 = "0YvXxEhfEdpLfb/XkM2BFAeMROq0iMUX2bzzH9pOttyMcWkwq+HbE5uyuGD82LN7y2q+SNvi/6V5JEsOlD2R1A=="
+# What a browser needs of the package; its code for Node and its types stay away.
+PARTS = (
+    "README.md",
+    "pyodide-lock.json",
+    "pyodide.asm.mjs",
+    "pyodide.asm.wasm",
+    "pyodide.mjs",
+    "python_stdlib.zip",
+)
+LAST = "python.zip"  # is written last: a folder with it is a page
+POLICY = server.POLICY.replace("; frame-ancestors 'none'", "").replace(
+    "script-src 'self'", "script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'"
+)
+# The calls of a page that is opened without answers.
+FIRST = (
+    ("read", {"text": ""}),
+    ("project", {"given": {}, "base": None}),
+    ("file", {"given": {}, "base": None, "path": "train.py"}),
+)
+# The files of the modules that the page's Python imports, beyond those of any Python here.
+IMPORTED = """
+import sys
+before = set(sys.modules)
+from ddpgen.web import interface
+interface.start().project({})
+for name in sorted(sys.modules.keys() - before):
+    print(getattr(sys.modules[name], "__file__", None) or "")
+"""
+
+
+def main() -> int:
+    """Build the page in the folder that the command line names."""
+    if len(sys.argv) != 2:
+        print("usage: python .ci/page.py FOLDER", file=sys.stderr)
+        return 2
+    folder = Path(sys.argv[1])
+    if folder.exists() and not (folder / LAST).is_file():
+        print(f"{folder} is there and holds no page", file=sys.stderr)
+        return 2
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(server.PAGE, folder)
+    shutil.copytree(server.PAGE.parent / "browser", folder, dirs_exist_ok=True)
+    page = (folder / "index.html").read_text(encoding="utf-8")
+    policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+    charset = '<meta charset="utf-8">\n'
+    (folder / "index.html").write_text(page.replace(charset, f"{charset}{policy}\n"), "utf-8")
+    answered = interface.start()
+    replies = {
+        f"{name} {json.dumps(arguments, separators=(',', ':'))}": json.loads(
+            str(answered.call(name, json.dumps(arguments)))
+        )
+        for name, arguments in FIRST
+    }
+    (folder / "first.json").write_text(json.dumps(replies), "utf-8")
+    unpack_pyodide(folder / "pyodide")
+    (folder / LAST).write_bytes(packed())
+    return 0
+
+
+def packed() -> bytes:
+    """Return a zip of what the page's Python needs: modules of ddpgen, libraries, the template."""
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    own = Path(ddpgen.__file__).parents[1]
+    files: dict[str, Path] = {}
+    for module in map(Path, filter(None, done.stdout.splitlines())):
+        if module.is_relative_to(own / "ddpgen"):
+            files[str(module.relative_to(own))] = module
+        elif module.parent.parent.name == "site-packages" and module.name == "__init__.py":
+            # Libraries without their parts in C, for each of which there is one in Python.
+            for file in module.parent.rglob("*.py"):
+                files[str(file.relative_to(module.parents[1]))] = file
+    root = template_source.template_root()
+    for file in sorted(root.rglob("*")):
+        if file.is_file() and "__pycache__" not in file.parts:
+            files[f"ddpgen/_template/{file.relative_to(root)}"] = file
+    memory = io.BytesIO()
+    with zipfile.ZipFile(memory, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, file in sorted(files.items()):
+            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+            entry.create_system = 3
+            entry.external_attr = file.stat().st_mode << 16
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(entry, file.read_bytes())
+    return memory.getvalue()
+
+
+def unpack_pyodide(folder: Path) -> None:
+    """Put Pyodide into a folder, from npm or from an earlier time."""
+    package = KEPT / f"{PYODIDE.replace('@', '-')}.tgz"
+    if not package.exists():
+        KEPT.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory() as work:
+            command = ["npm", "pack", "--silent", "--pack-destination", work, PYODIDE]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            shutil.move(next(Path(work).iterdir()), package)
+    found = base64.b64encode(hashlib.sha512(package.read_bytes()).digest()).decode()
+    if found != SHA512:
+        package.unlink()
+        raise SystemExit(f"{PYODIDE} is not the package that was tried: sha512-{found}")
+    folder.mkdir()
+    with tarfile.open(package) as archive:
+        for name in PARTS:
+            if content := archive.extractfile(f"package/{name}"):
+                (folder / name).write_bytes(content.read())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
