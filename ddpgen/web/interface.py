@@ -6,39 +6,20 @@ does not apply, or is refused, has no effect until other answers change that.
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
 from ddpgen.asking import answers, questions
-from ddpgen.asking.known import LAUNCH_FOLDER, PROJECT_NAME
-from ddpgen.asking.question import Answers, Choice, Question, Value
-from ddpgen.asking.questions import State
+from ddpgen.asking.known import PROJECT_NAME
 from ddpgen.errors import DdpgenError
 from ddpgen.fetching import template_source
 from ddpgen.rendering.texts import File, Template
-from ddpgen.web import address, archive, difference
-
-Given = Mapping[str, str]
-Reply = dict[str, Any]
+from ddpgen.web import address, archive, difference, reading
+from ddpgen.web.reading import Given, Reading, Reply
 
 # What a page may call, by name.
 CALLS = ("project", "file", "cost", "read", "archive")
-
-
-@dataclass(frozen=True)
-class _Read:
-    """Answers as the page gives them, read.
-
-    Attributes:
-        states: all questions.
-        answers: those that have an effect.
-        problems: why the others cannot be, by question.
-    """
-
-    states: list[State]
-    answers: Answers
-    problems: dict[str, str]
 
 
 def start() -> "Interface":
@@ -78,17 +59,22 @@ class Interface:
             given: the answers.
             base: the answers that the project is compared with.
         """
-        read = self._read(given)
+        read = self._reading(given)
         project = self._files(read)
-        before = project if base is None else self._files(self._read(base))
+        before = project if base is None else self._files(self._reading(base))
         compared = difference.compare(before, project)
         needed = answers.differing(self._questionnaire, read.answers, {})
-        name = str(self._values(read)[PROJECT_NAME])
+        values = reading.values(self._questionnaire, read)
+        name = str(values[PROJECT_NAME])
         others = {key: value for key, value in needed.items() if key != PROJECT_NAME}
         return {
-            "groups": list(self._groups(read, given)),
+            "groups": list(reading.groups(self._questionnaire, read, given)),
             "problems": read.problems,
-            "numbers": list(self._numbers(read, project)),
+            "numbers": [
+                *reading.numbers(self._questionnaire, values),
+                {"word": "files", "value": len(project), "how": ""},
+                {"word": "lines", "value": sum(map(_lines, project.values())), "how": ""},
+            ],
             "files": [
                 {"path": path, "lines": _lines(project.get(path)), **asdict(how)}
                 for path, how in compared.items()
@@ -100,17 +86,17 @@ class Interface:
 
     def file(self, given: Given, path: str, base: Given | None = None) -> Reply:
         """Return the lines of a file, each with its mark: kept, new or gone."""
-        project = self._files(self._read(given))
-        before = project if base is None else self._files(self._read(base))
+        project = self._files(self._reading(given))
+        before = project if base is None else self._files(self._reading(base))
         texts = [files[path].text if path in files else "" for files in (before, project)]
         return {"path": path, "rows": difference.rows(*texts)}
 
     def cost(self, given: Given, other: Given) -> Reply:
         """Return what other answers would change, in files and lines, or why they cannot be."""
-        read = self._read(other)
+        read = self._reading(other)
         for problem in read.problems.values():
             return {"problem": problem}
-        return _sum(difference.compare(self._files(self._read(given)), self._files(read)))
+        return _sum(difference.compare(self._files(self._reading(given)), self._files(read)))
 
     def read(self, text: str) -> Reply:
         """Return the answers in an address, and a sentence for each that does not fit."""
@@ -127,34 +113,16 @@ class Interface:
         Raises:
             DdpgenError: an answer is refused.
         """
-        read = self._read(given)
+        read = self._reading(given)
         for name, problem in read.problems.items():
             raise DdpgenError(problem, option=name)
-        return archive.pack(str(self._values(read)[PROJECT_NAME]), self._files(read))
+        values = reading.values(self._questionnaire, read)
+        return archive.pack(str(values[PROJECT_NAME]), self._files(read))
 
-    def _read(self, given: Given) -> _Read:
-        found: Answers = {}
-        problems = {}
-        for name, text in given.items():
-            question = self._questionnaire.questions.get(name)
-            if question is None or question.computed or name == LAUNCH_FOLDER:
-                continue
-            try:
-                found[name] = answers.from_text(question, text)
-            except DdpgenError as error:
-                problems[name] = error.reason
-        states = list(self._questionnaire.evaluate(found))
-        active = {s.question.name for s in states if s.active}
-        problems |= {s.question.name: s.problem for s in states if s.active and s.problem}
-        problems = {name: problems[name] for name in problems if name in active}
-        kept = {name: found[name] for name in found if name in active - problems.keys()}
-        return _Read(states, kept, problems)
+    def _reading(self, given: Given) -> Reading:
+        return reading.read(self._questionnaire, given)
 
-    def _values(self, read: _Read) -> dict[str, Value]:
-        states = self._questionnaire.evaluate(read.answers)
-        return {state.question.name: state.value for state in states}
-
-    def _files(self, read: _Read) -> dict[str, File]:
+    def _files(self, read: Reading) -> dict[str, File]:
         return self._render(
             tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in read.answers.items())
         )
@@ -162,61 +130,6 @@ class Interface:
     def _rendered(self, frozen: tuple[tuple[str, Any], ...]) -> dict[str, File]:
         given = {key: list(v) if isinstance(v, tuple) else v for key, v in frozen}
         return self._template.project(given)
-
-    def _groups(self, read: _Read, given: Given) -> Iterator[Reply]:
-        """Yield the groups that copier.yml begins, each with those questions that apply."""
-        title = ""
-        records: list[Reply] = []
-        seen: Answers = {}
-        for state in read.states:
-            question = state.question
-            if question.meaning.begins:
-                if records:
-                    yield {"title": title, "questions": records}
-                title, records = question.meaning.begins, []
-            if state.active and question.name != LAUNCH_FOLDER:
-                records.append(self._record(state, read, given, seen))
-            refused = question.name in read.problems
-            seen[question.name] = (
-                self._questionnaire.default(question, seen) if refused else state.value
-            )
-        yield {"title": title, "questions": records}
-
-    def _record(self, state: State, read: _Read, given: Given, seen: Answers) -> Reply:
-        question = state.question
-        name = question.name
-        default = answers.as_text(self._questionnaire.default(question, seen))
-        shown = given.get(name, default) if name in read.problems else answers.as_text(state.value)
-        return {
-            "name": name,
-            "help": question.help,
-            "kind": _kind(question),
-            "choices": [self._choice(question, choice, seen) for choice in question.choices],
-            "value": shown,
-            "default": default,
-            "given": name in given,
-            "asked": question.ask,
-            "problem": read.problems.get(name, ""),
-        }
-
-    def _choice(self, question: Question, choice: Choice, seen: Answers) -> Reply:
-        value: Value = [choice.value] if question.multiselect else choice.value
-        why = self._questionnaire.refusal(question, value, seen)
-        return {"value": choice.value, "words": choice.words, "refused": why}
-
-    def _numbers(self, read: _Read, project: Mapping[str, File]) -> Iterator[Reply]:
-        """Yield the numbers that are always in view, with their words."""
-        values = self._values(read)
-        for question in self._questionnaire.questions.values():
-            if question.meaning.number:
-                words = self._questionnaire.render(question.help, values)
-                yield {
-                    "word": question.meaning.number,
-                    "value": values[question.name],
-                    "how": words,
-                }
-        yield {"word": "files", "value": len(project), "how": ""}
-        yield {"word": "lines", "value": sum(map(_lines, project.values())), "how": ""}
 
 
 def _checked(arguments: Any) -> dict[str, Any]:
@@ -232,12 +145,6 @@ def _checked(arguments: Any) -> dict[str, Any]:
         if not all(isinstance(text, str) for text in texts):
             raise TypeError(value)
     return arguments
-
-
-def _kind(question: Question) -> str:
-    if question.choices:
-        return "several" if question.multiselect else "one"
-    return question.type
 
 
 def _lines(file: File | None) -> int:

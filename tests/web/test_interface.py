@@ -155,7 +155,7 @@ def test_every_question_but_the_folder_of_launch_files_can_be_answered() -> None
 def test_rows_hold_both_texts(seed: int) -> None:
     before, after = (texts(random_answers(2 * seed + n)) for n in range(2))
     reply = PAGE.project(after, before)
-    old, new = (PAGE._files(PAGE._read(given)) for given in (before, after))
+    old, new = (PAGE._files(PAGE._reading(given)) for given in (before, after))
     for file in reply["files"]:
         path = file["path"]
         rows = PAGE.file(after, path, before)["rows"]
