@@ -112,7 +112,8 @@ docs: $(VENV)/docs    ## build the documentation in site/
 	@echo "open site/index.html; with search: $(PYTHON) -m http.server --directory site"
 
 .PHONY: site
-site: docs    ## the documentation, and beside it the page of `ddpgen web` as static files: site/try (needs npm)
+site: $(VENV)/docs    ## the documentation, and beside it the page of `ddpgen web` as static files: site/try (needs npm)
+	@TRY=try NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@$(BIN)/python .ci/page.py site/try
 	@echo "put site/ on any web server; here: $(PYTHON) -m http.server --directory site"
 

@@ -1,5 +1,6 @@
 """What mkdocs calls while it builds the site."""
 
+import os
 from pathlib import Path
 
 import generated
@@ -10,6 +11,7 @@ from mkdocs.structure.pages import Page
 from ddpgen.checking import pages
 
 # Reports that are in the navigation once a machine has written them.
+TRY = "Choose in the browser, nothing to install"
 REPORTS = {"GPUs": "gpu.md", "Versions of PyTorch": "versions.md"}
 
 
@@ -30,6 +32,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
-    """A rule's page ends with the messages of the rule."""
+    """A rule's page ends with the messages of the rule; the first page leads to the one to try."""
+    if page.is_homepage and (place := os.environ.get("TRY")):
+        link = f'<a class="md-button md-button--primary" href="{place}/index.html">{TRY}</a>\n\n'
+        return markdown.replace("<!-- try -->", link)
     folder, _, name = page.file.src_uri.removesuffix(".md").rpartition("/")
     return pages.explain(name) if folder == "check" and name in pages.ids() else markdown

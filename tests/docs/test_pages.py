@@ -13,6 +13,7 @@ EFFECTS = {
     "tutorial/first-project.md": ["my-project/runs/first/curve.png"],
     "tutorial/first-change.md": ["my-project/runs/killed/curve.png"],
     "tutorial/first-cluster.md": ["my-project/launch_slurm/slurm.sbatch"],
+    "howto/browser.md": ["my-vision/launch/slurm.sbatch", "my-net/train.py"],
     "howto/classify-texts.md": ["my-topics/runs/first/curve.png"],
     "howto/commit.md": ["my-project/.pre-commit-config.yaml"],
     "howto/fewer-gpus.md": ["my-run/runs/first/curve.png"],

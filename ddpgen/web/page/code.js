@@ -3,7 +3,7 @@
 import { element } from "./dom.js";
 
 const WORDS = {
-  py: /^(?:False|None|True|and|as|assert|async|await|break|case|class|continue|def|del|elif|else|except|finally|for|from|global|if|import|in|is|lambda|match|nonlocal|not|or|pass|raise|return|try|type|while|with|yield)$/,
+  py: /^(?:False|None|True|and|as|assert|async|await|break|class|continue|def|del|elif|else|except|finally|for|from|global|if|import|in|is|lambda|nonlocal|not|or|pass|raise|return|try|while|with|yield)$/,
   sh: /^(?:if|then|else|elif|fi|for|while|until|do|done|case|esac|in|function|local|export|readonly|return|exit|exec|set|shift|trap|source|unset|wait|break|continue)$/,
   toml: /^(?:true|false)$/,
   yaml: /^(?:true|false|null)$/,

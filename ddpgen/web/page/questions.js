@@ -133,8 +133,9 @@ function toggle(question, change, wonder) {
     change: () => change(question.name, String(input.checked)) });
   const cost = element("span", { class: "cost" });
   const label = element("div", { class: "head" },
-    element("label", { for: question.name, class: "switch" }, input, element("span", { class: "help", text: question.help }), cost));
+    element("label", { for: question.name, class: "switch" }, input, element("span", { class: "help", text: question.help })));
   const base = frame("div", label, question, change);
+  label.lastChild.append(cost);
   const ask = () => wonder(question.name, [{ text: String(!input.checked), same: false, show: (found) => price(cost, found) }]);
   asked(base.node, ask);
   const update = (now) => {
