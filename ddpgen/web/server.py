@@ -101,6 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: Server
     protocol_version = "HTTP/1.1"
     timeout = 60
+    wbufsize = -1  # head and content in one packet: else the kernel waits 40 ms between them
     server_version = "ddpgen"
     sys_version = ""
 
