@@ -23,6 +23,7 @@ examples:
   ddpgen new flats --data flats.csv            look at the data, propose, ask the rest
   ddpgen new vision --answers answers.toml     answers from a file; ask the rest
   ddpgen new my-project --defaults --dry-run   list the files, write nothing
+  ddpgen web                                   the same in the browser
   ddpgen options                               every option with its choices
   ddpgen check path/to/code                    pitfalls of DDP in code that you have
 
@@ -128,6 +129,7 @@ def _new(new: argparse.ArgumentParser) -> None:
     new.add_argument("--defaults", action="store_true", help="ask nothing: defaults for the rest")
     _add_data(new, "an answer (repeatable, several choices with commas), or the path of your data")
     new.add_argument("--answers", metavar="FILE", help="answers from a TOML or YAML file")
+    new.add_argument("--from", dest="address", metavar="ADDRESS", help="answers of `ddpgen web`")
     new.add_argument("--site", default="", help="a cluster's answers (ddpgen site list)")
     new.add_argument("--dry-run", action="store_true", help="list the files, write nothing")
 
@@ -184,20 +186,15 @@ def _options(options: argparse.ArgumentParser) -> None:
 
 
 def _site(site: argparse.ArgumentParser) -> None:
-    site.description = (
-        "Sites hold the answers that belong to a cluster, for --site of `ddpgen new` "
-        "and `ddpgen launch`. Yours are TOML files in your config folder; some are built in."
-    )
-    actions = site.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
-    for action, purpose in (
-        ("list", "all sites"),
-        ("show", "the file of one, with its sources"),
-        ("new", "make one from what this machine tells about itself"),
-        ("check", "say what does not fit the machine this runs on; exit code 1 if something"),
-    ):
-        parser = actions.add_parser(action, help=purpose, allow_abbrev=False)
-        if action != "list":
-            parser.add_argument("name", metavar="NAME", help="the site")
+    from ddpgen.launching import flags
+
+    flags.add_actions(site)
+
+
+def _web(web: argparse.ArgumentParser) -> None:
+    from ddpgen.web import flags
+
+    flags.add(web)
 
 
 def _check(check: argparse.ArgumentParser) -> None:
@@ -238,6 +235,7 @@ _COMMANDS = {
     "set": ("change answers of a project", _set),
     "diff": ("show what you changed in a project", _diff),
     "launch": ("add launch files for another cluster or size to a project", _launch),
+    "web": ("choose in the browser, and see what each choice changes", _web),
     "options": ("print every option, its choices and default", _options),
     "site": ("what a cluster's users need not type: list, show, new, check", _site),
     "check": ("look for pitfalls of DDP in any training code", _check),

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from ddpgen import __version__
 from ddpgen.asking.known import LAUNCH_FOLDER, MAIN_FOLDER, PROJECT_NAME
 from ddpgen.errors import DdpgenError, show
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from ddpgen.asking.questions import Questionnaire
 
 FINDINGS = 1
+# Where the page of `ddpgen web` is that people of this machine use, such as a static one.
+PAGE = "DDPGEN_PAGE"
 
 
 def run(arguments: Namespace) -> int:
@@ -53,6 +56,13 @@ def run_options(arguments: Namespace) -> int:
     return 0
 
 
+def run_web(arguments: Namespace) -> int:
+    """Serve the page on which projects are made, until Ctrl-C."""
+    from ddpgen.web import server
+
+    return server.serve(arguments.port, browser=not arguments.no_browser)
+
+
 def run_check(arguments: Namespace) -> int:
     """Report the pitfalls in training code."""
     from ddpgen.checking import command
@@ -65,11 +75,10 @@ def run_new(arguments: Namespace) -> int:
     from ddpgen.asking import answers, detect, look, questions
     from ddpgen.launching import sites
     from ddpgen.rendering import render
+    from ddpgen.web import address
 
     questionnaire = questions.load()
-    given: Answers = {}
-    if arguments.answers is not None:
-        given = answers.from_file(questionnaire, Path(arguments.answers))
+    given = _written(questionnaire, arguments)
     paths = [text for text in arguments.data if "=" not in text or os.path.lexists(text)]
     given |= answers.from_flags(questionnaire, (t for t in arguments.data if t not in paths))
     found = look.look_at(paths)
@@ -84,12 +93,14 @@ def run_new(arguments: Namespace) -> int:
     named = detect.from_path(questionnaire, path) if path else {}
     if path:
         render.check_destination(path)
-    if not arguments.defaults and not answers.complete(questionnaire, given):
+    asked = not arguments.defaults and arguments.address is None
+    if asked and not answers.complete(questionnaire, given):
         given = _interview(questionnaire, given, named | proposed)
     given = proposed | given
     complete = answers.resolve(questionnaire, named | given)
     path = path or Path(str(complete[PROJECT_NAME]))
-    repeat = _repeat(path, answers.differing(questionnaire, complete, named))
+    needed = answers.differing(questionnaire, complete, named)
+    repeat = answers.command(str(path), needed)
     if arguments.dry_run:
         render.check_destination(path)
         print("\n".join(render.preview(complete)))
@@ -103,6 +114,9 @@ def run_new(arguments: Namespace) -> int:
     fits = proposed.items() <= complete.items()
     _next_steps(path, files, found.arguments if fits else [])
     print(f"\nThe same answers again:\n  {repeat}")
+    if page := os.environ.get(PAGE):
+        fragment = address.write(__version__, answers.differing(questionnaire, complete, {}))
+        print(f"  {page.partition('#')[0]}#{fragment}")
     return 0
 
 
@@ -170,6 +184,21 @@ def run_site(arguments: Namespace) -> int:
     return 0
 
 
+def _written(questionnaire: "Questionnaire", arguments: Namespace) -> "Answers":
+    """Return the answers in the address and in the file that the arguments name."""
+    from ddpgen.asking import answers
+    from ddpgen.web import address
+
+    given: Answers = {}
+    if arguments.address is not None:
+        given, words = address.fitting(questionnaire, address.read(arguments.address))
+        for line in words:
+            print(f"ddpgen: {line}", file=sys.stderr)
+    if arguments.answers is not None:
+        given |= answers.from_file(questionnaire, Path(arguments.answers))
+    return given
+
+
 def _interview(questionnaire: "Questionnaire", given: "Answers", named: "Answers") -> "Answers":
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
         raise DdpgenError(
@@ -184,13 +213,6 @@ def _interview(questionnaire: "Questionnaire", given: "Answers", named: "Answers
         return named.get(name, detector.suggest(name, context))
 
     return prompts.Interview(questionnaire, given, suggest).run()
-
-
-def _repeat(path: Path, needed: "Answers") -> str:
-    """Return the command that gives the same project."""
-    data = [part for name, value in needed.items() for part in ("--data", f"{name}={show(value)}")]
-    where = str(path) if not str(path).startswith("-") else f"./{path}"
-    return shlex.join(["ddpgen", "new", where, "--defaults", *data])
 
 
 def _path(text: str) -> Path:

@@ -5,6 +5,7 @@ of that gets past here.
 """
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -90,6 +91,27 @@ def from_text(question: Question, text: str) -> Value:
             raise _bad(question, text, "is not a whole number")
         return int(text)
     return _one(question, text) if question.choices else text
+
+
+def as_text(value: Value) -> str:
+    """Write a value as `from_text` reads it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return ",".join(value) if isinstance(value, list) else str(value)
+
+
+def command(path: str, needed: Mapping[str, Value]) -> str:
+    """Return the command that makes a project without a question.
+
+    Args:
+        path: where it makes it.
+        needed: the answers that have to be given.
+    """
+    data = [
+        part for name, value in needed.items() for part in ("--data", f"{name}={as_text(value)}")
+    ]
+    where = path if not path.startswith("-") else f"./{path}"
+    return shlex.join(["ddpgen", "new", where, "--defaults", *data])
 
 
 def from_native(question: Question, value: object) -> Value:

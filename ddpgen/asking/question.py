@@ -39,6 +39,8 @@ class Meaning:
         starts: what starts a job, by choice; `{}` stands for the folder of launch files.
         separator: what joins the list that a site may give instead of a text, or "".
         data: the choice that fits, by the kind of data that lies at a path, as look.py names it.
+        begins: the title of the group of questions that begins here, or "".
+        number: the word for its value, which the page of `ddpgen web` always shows, or "".
     """
 
     concerns: str = "training"
@@ -47,6 +49,8 @@ class Meaning:
     starts: Mapping[str, str] = field(default_factory=dict)
     separator: str = ""
     data: Mapping[str, str] = field(default_factory=dict)
+    begins: str = ""
+    number: str = ""
 
 
 @dataclass(frozen=True)

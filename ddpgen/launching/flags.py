@@ -31,3 +31,21 @@ def add_answers(parser: argparse.ArgumentParser) -> None:
                 help=question.help[0].lower() + question.help[1:],
             )
     parser.set_defaults(answered_by_flags=names)
+
+
+def add_actions(site: argparse.ArgumentParser) -> None:
+    """Add what `ddpgen site` can do."""
+    site.description = (
+        "Sites hold the answers that belong to a cluster, for --site of `ddpgen new` "
+        "and `ddpgen launch`. Yours are TOML files in your config folder; some are built in."
+    )
+    actions = site.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
+    for action, purpose in (
+        ("list", "all sites"),
+        ("show", "the file of one, with its sources"),
+        ("new", "make one from what this machine tells about itself"),
+        ("check", "say what does not fit the machine this runs on; exit code 1 if something"),
+    ):
+        parser = actions.add_parser(action, help=purpose, allow_abbrev=False)
+        if action != "list":
+            parser.add_argument("name", metavar="NAME", help="the site")

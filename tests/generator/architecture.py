@@ -18,7 +18,7 @@ LAYERS = [
     ["__main__"],
     ["cli"],
     ["commands"],
-    ["launching", "checking"],
+    ["launching", "checking", "web"],
     ["updating", "checking/rules"],
     ["rendering", "checking/registry", "checking/reading"],
     ["asking"],

@@ -24,6 +24,7 @@ MISTAKES = {
     "computed": (["p", "--data", "global_batch_size=2"], "is computed"),
     "no equals sign": (["p", "--data", "amp"], "key=value"),
     "no answers file": (["p", "--answers", "none.toml"], "--answers none.toml: No such file"),
+    "no address": (["p", "--from", "#amp"], "an address holds answers as key=value"),
     "not empty": (["full"], "full: is not empty"),
     "a file": (["full/file"], "full/file: is a file"),
     "below a file": (["full/file/a/b"], "is a file"),
@@ -132,7 +133,23 @@ _ddpgen; printf '%s\\n' "${{COMPREPLY[@]}}"
     assert all(word.startswith(begun) for word in run.stdout.split())
 
 
-COMMANDS = ["new", "update", "set", "diff", "launch", "options", "site", "check", "completion"]
+def test_address_of_the_page_gives_its_project_and_names_what_no_longer_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DDPGEN_PAGE", "https://pages.example/make/#old")
+    address = "http://127.0.0.1:1/token/#v=0.1.0&model=gpt&amp=fp8&gone=1"
+    run = ddpgen("new", "p", "--from", address, "--data", "nodes=1", cwd=tmp_path)
+    assert run.returncode == 0
+    assert run.stderr.splitlines()[:2] == [
+        "ddpgen: amp=fp8: is not a choice (allowed: off, bf16, fp16); left out",
+        "ddpgen: gone: there is no such option; left out",
+    ]
+    assert "ddpgen new p --defaults --data model=gpt\n" in run.stdout
+    assert f"https://pages.example/make/#v={__version__}&project_name=p&model=gpt\n" in run.stdout
+
+
+COMMANDS = ["new", "update", "set", "diff", "launch", "web", "options", "site", "check"]
+COMMANDS += ["completion"]
 
 
 def test_all_commands_are_tested_and_have_their_own_help(tmp_path: Path) -> None:

@@ -11,12 +11,14 @@ import filelock
 
 from ddpgen import asking
 from ddpgen.fetching import template_source
+from ddpgen.rendering import texts
 
 HERE = Path(__file__).parent
 FOLDER = HERE.parents[1] / "build" / "kept"
 DECIDING = [
     template_source.template_root(),
     Path(asking.__file__).parent,
+    Path(texts.__file__),
     HERE,
     HERE.parent / "clusters" / "variants.py",
 ]

@@ -1,8 +1,8 @@
 """The template as data: which questions each file reads, and its text for given answers.
 
-copier renders whole projects, one in a third of a second. Here the text of a file is rendered once
-for each combination of the answers that this file reads, so that thousands of projects can be put
-together in seconds. A test compares them with what copier renders.
+ddpgen.rendering.texts renders whole projects, fifty in a second. Here the text of a file is
+rendered once for each combination of the answers that this file reads, so that thousands of
+projects can be put together in seconds. A test compares them with what copier renders.
 """
 
 import re
@@ -10,22 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-import jinja2
-import yaml
 from jinja2 import meta
 
 from ddpgen.asking import questions
 from ddpgen.asking.question import Answers, Question, Value
 from ddpgen.fetching import template_source
+from ddpgen.rendering import texts
 from product.combinations import combinations
 
 TEMPLATE = template_source.template_root()
-SETTINGS = yaml.safe_load((TEMPLATE / "copier.yml").read_text())
-ENVIRONMENT = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(TEMPLATE),
-    extensions=["jinja2_ansible_filters.AnsibleCoreFiltersExtension"],
-    **{**SETTINGS["_envops"], "undefined": jinja2.StrictUndefined},
-)
+TEXTS = texts.Template(TEMPLATE, template_source.TAG, questions.load())
+ENVIRONMENT = TEXTS.environment
 INCLUDE = re.compile(r"\{% include (.+?)(?: ignore missing)? %\}")
 QUESTIONS = questions.load().questions
 Frozen = tuple[tuple[str, Value | tuple[str, ...]], ...]  # answers that can be looked up
@@ -34,22 +29,16 @@ Frozen = tuple[tuple[str, Value | tuple[str, ...]], ...]  # answers that can be 
 @cache
 def files() -> dict[str, str]:
     """Path in the project -> name of its template, of all files but the one with the answers."""
-    names = ENVIRONMENT.list_templates(filter_func=lambda name: name.startswith("project/"))
-    paths = {_path(name): name for name in names}
+    paths = {name.replace("{{launch_folder}}", "launch"): name for name in TEXTS.sources}
     unwanted = re.compile(r"(^|/)(__pycache__|\.[a-z]+_cache)/|\.pyc$|_copier_conf")
-    return {path: name for path, name in paths.items() if not unwanted.search(path)}
-
-
-def _path(name: str) -> str:
-    path = name.removeprefix("project/").removesuffix(".jinja")
-    return path.replace("{{launch_folder}}", "launch")
+    return {path: TEXTS.sources[name] for path, name in paths.items() if not unwanted.search(path)}
 
 
 @cache
 def reads(path: str) -> frozenset[str]:
     """The questions that decide whether a file exists and what it says; computed ones resolved."""
     names: set[str] = set()
-    for pattern in SETTINGS["_exclude"]:
+    for pattern in TEXTS.patterns:
         if f"/{path}".startswith(tuple(_literals(pattern))):
             names |= meta.find_undeclared_variables(ENVIRONMENT.parse(pattern))
     if files()[path].endswith(".jinja"):
@@ -143,19 +132,7 @@ def _sorted_reads(path: str) -> list[str]:
 @cache
 def _text(path: str, frozen: Frozen) -> str | None:
     seen = context({k: list(v) if isinstance(v, tuple) else v for k, v in frozen})
-    patterns = [p.replace("/launch*/", "/launch/") for p in SETTINGS["_exclude"] if "{" in p]
-    left_out = [_compiled(pattern).render(seen) for pattern in patterns]
-    if any(f"/{path}" == p or f"/{path}".startswith(f"{p}/") for p in left_out if p):
-        return None
-    name = files()[path]
-    if not name.endswith(".jinja"):
-        return (TEMPLATE / name).read_text(encoding="utf-8")
-    return ENVIRONMENT.get_template(name).render(seen)
-
-
-@cache
-def _compiled(pattern: str) -> jinja2.Template:
-    return ENVIRONMENT.from_string(pattern)
+    return None if TEXTS.left_out(seen)(path) else TEXTS.text(files()[path], seen)
 
 
 def project(

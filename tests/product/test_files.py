@@ -5,6 +5,7 @@ imports resolve and types meet. Launch files have options of their own: tests/cl
 """
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -71,8 +72,12 @@ def test_files_put_together_are_those_that_copier_renders(tmp_path: Path) -> Non
             render(answers, folder)
             content = dict(template.project(answers))
             assert files_of(folder) == sorted([*content, ".copier-answers.yml"])
-            for path, text in content.items():
-                assert (folder / path).read_text() == text, path
+            whole = template.TEXTS.project(answers)
+            assert files_of(folder) == [*whole]
+            for path, file in whole.items():
+                assert (folder / path).read_bytes() == file.text.encode(), path
+                assert os.access(folder / path, os.X_OK) == file.executable, path
+                assert content.get(path, file.text) == file.text, path
 
 
 def test_python_files_are_valid_and_carry_no_suppressions(python: list[Path]) -> None:

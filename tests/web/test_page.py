@@ -1,0 +1,211 @@
+"""The page in a real Chromium: choose, see what changes, take the project away."""
+
+import io
+import os
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from generator.program import ddpgen
+from playwright.sync_api import Browser, Page, expect
+
+from ddpgen.rendering.render import files_of
+from web.browser import CHROMIUM, chromium, served
+
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")
+
+Open = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with served(tmp_path_factory.mktemp("here")) as program:
+        yield program.address
+
+
+@pytest.fixture
+def visit(browser: Browser, address: str) -> Iterator[Open]:
+    """Opens the page in a fresh profile; whatever the browser complains of is a failure."""
+    wrong: list[str] = []
+    contexts = []
+
+    def opened(fragment: str = "", width: int = 1440, scheme: str = "light") -> Page:
+        context = browser.new_context(
+            viewport={"width": width, "height": 900},
+            color_scheme=scheme,
+            permissions=["clipboard-read", "clipboard-write"],
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: wrong.append(message.text))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.goto(f"{address}#{fragment}" if fragment else address)
+        expect(page.locator("#text .line").first).to_be_visible()
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def choose(page: Page, name: str, value: str) -> None:
+    page.locator(f"[id='{name}-{value}']").check()
+    expect(page.locator("#command")).to_contain_text(re.compile(rf"{name}=[\w,]*{value}"))
+
+
+def download(page: Page) -> bytes:
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Download zip").click()
+    return waiting.value.path().read_bytes()
+
+
+def test_choose_see_the_change_and_take_the_project_away(visit: Open, tmp_path: Path) -> None:
+    page = visit()
+    before = page.locator("#numbers").inner_text()
+    choose(page, "model", "resnet")
+    expect(page.locator("#change-text")).to_contain_text("model: mlp → resnet")
+    expect(page.locator("#tree button.changed", has_text="model.py")).to_be_visible()
+    expect(page.locator("#text .line.new").first).to_be_in_viewport()
+    assert page.locator("#numbers").inner_text() != before
+    choose(page, "clusters", "slurm")
+    expect(page.locator("#tree button.added", has_text="slurm.sbatch")).to_be_visible()
+    page.get_by_label("Name of the project").fill("vision")
+    expect(page.locator("#command")).to_contain_text("ddpgen new vision")
+    page.get_by_role("button", name="Copy command").click()
+    command = page.evaluate("navigator.clipboard.readText()")
+    assert command == page.locator("#command").inner_text()
+
+    packed = download(page)
+    again = visit(page.url.partition("#")[2])
+    assert again.locator("#command").inner_text() == command
+    assert download(again) == packed
+
+    done = ddpgen(*command.split()[1:], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        assert sorted(archive.namelist()) == [
+            f"vision/{path}" for path in files_of(tmp_path / "vision")
+        ]
+        for entry in archive.infolist():
+            assert archive.read(entry) == (tmp_path / entry.filename).read_bytes(), entry.filename
+            runs = bool(entry.external_attr >> 16 & 0o100)
+            assert runs == os.access(tmp_path / entry.filename, os.X_OK), entry.filename
+
+
+def test_refused_answer_is_explained_beside_until_another_one_allows_it(visit: Open) -> None:
+    page = visit()
+    page.get_by_label("Number of nodes").fill("2")
+    expect(page.get_by_role("alert")).to_contain_text("local starts one node only")
+    expect(page.get_by_role("button", name="Download zip")).to_be_disabled()
+    choose(page, "clusters", "ssh")
+    expect(page.get_by_role("alert")).to_be_hidden()
+    expect(page.locator("#command")).to_contain_text("nodes=2")
+    expect(page.get_by_role("button", name="Download zip")).to_be_enabled()
+
+
+def test_questions_say_what_a_choice_costs_and_go_back_to_the_default(visit: Open) -> None:
+    page = visit()
+    question = page.locator("fieldset", has_text="Automatic mixed precision")
+    question.hover()
+    expect(question.locator("label", has_text="fp16").locator(".cost")).to_have_text("+34 −18")
+    choose(page, "amp", "fp16")
+    expect(page.locator("#change-text")).to_contain_text("+34 −18 lines")
+    question.get_by_role("button", name="back to the default").click()
+    expect(page.locator("#command")).to_have_text("ddpgen new my-project --defaults")
+    assert page.locator("#amp-bf16").is_checked()
+
+
+def test_two_choices_are_compared_side_by_side(visit: Open) -> None:
+    page = visit("model=gpt")
+    page.get_by_role("button", name="Compare from here").click()
+    choose(page, "amp", "off")
+    choose(page, "tracker", "wandb")
+    expect(page.locator("#tree button.added", has_text="test_tracker.py")).to_be_visible()
+    page.locator("#tree button", has_text="steps.py").first.click()
+    expect(page.locator("#path")).to_have_text("steps.py")
+    page.get_by_role("button", name="Side by side").click()
+    left, right = page.locator("#text .two .rows").all()
+    expect(left.locator(".line.gone").first).to_be_visible()
+    assert left.locator(".line").count() == right.locator(".line").count()
+    assert right.locator(".line.gone").count() == 0
+    page.get_by_role("button", name="Clear").click()
+    expect(page.locator("#text .two")).to_be_hidden()
+
+
+def test_keyboard_alone(visit: Open) -> None:
+    page = visit()
+
+    def tab_to(selector: str) -> None:
+        for _ in range(200):
+            page.keyboard.press("Tab")
+            if page.evaluate(f"document.activeElement.matches({selector!r})"):
+                return
+        pytest.fail(f"Tab does not reach {selector}")
+
+    tab_to("#model-mlp")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator("#command")).to_contain_text("model=table")
+    assert page.evaluate("document.activeElement.id") == "model-table"
+    tab_to("#accumulation")
+    page.keyboard.press("Space")
+    expect(page.locator("#command")).to_contain_text("accumulation=true")
+    assert page.evaluate("document.activeElement.id") == "accumulation"
+    tab_to("#tree button")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    second = page.locator("#tree button").nth(1)
+    expect(page.locator("#path")).to_have_text(str(second.get_attribute("data-path")))
+    tab_to("#text")
+
+
+@pytest.mark.parametrize("width", [320, 900, 3840])
+def test_page_fits_and_is_accessible(visit: Open, width: int) -> None:
+    for scheme in ("light", "dark") if width == 320 else ("dark",):
+        page = visit("model=resnet&nodes=2&x=1", width=width, scheme=scheme)
+        page.get_by_label("Number of nodes").fill("3")
+        expect(page.get_by_role("alert")).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        found = Axe().run(page)
+        assert found.violations_count == 0, found.generate_report()
+
+
+def test_loading_shifts_nothing_and_asks_nobody_else(visit: Open, address: str) -> None:
+    page = visit()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.reload()
+    expect(page.locator("#text .line").first).to_be_visible()
+    choose(page, "model", "gpt")
+    assert all(url.startswith(address) for url in asked)
+    shifts = """new Promise(done => new PerformanceObserver(list => done(list.getEntries()
+        .filter(entry => !entry.hadRecentInput).reduce((sum, entry) => sum + entry.value, 0)))
+        .observe({type: "layout-shift", buffered: true}) || setTimeout(() => done(0), 300))"""
+    assert page.evaluate(shifts) < 0.02
+
+
+@pytest.mark.parametrize(
+    "fragment",
+    [
+        "model=<img src=x onerror=document.title='pwned'>",
+        "%3Cscript%3E=1&v=%00",
+        "a",
+        "%",
+        "project_name='\"><b>",
+    ],
+)
+def test_hostile_address_is_told_and_has_no_effect(visit: Open, fragment: str) -> None:
+    page = visit(fragment)
+    expect(page.locator("#notice")).to_be_visible()
+    assert page.title() == "ddpgen"
+    assert page.locator("#notice img, #notice script, #notice b").count() == 0
+    expect(page.locator("#command")).to_have_text("ddpgen new my-project --defaults")
