@@ -135,10 +135,9 @@ EDITS = [
     Edit("D11", "launch/slurm.sbatch", "PORT=$((20000 + SLURM_JOB_ID % 10000))", "PORT=29500"),
     Edit(
         "D12",
-        "engine/distributed.py",
-        "    for name, value in WORLD_OF_ONE.items():\n"
-        "        os.environ.setdefault(name, value)\n",
-        "",
+        "engine/place.py",
+        "        text = os.environ.setdefault(name, value)\n",
+        "        text = os.environ[name]\n",
     ),
     Edit(
         "D13",
