@@ -26,6 +26,7 @@ BASES: dict[str, Answers] = {
     "local": {"model": "custom", "amp": "off", "batch_norm": "local"},
     "dynamic": {"model": "mlp", "amp": "off", "dynamic_graph": True},
     "table": {"model": "table", "amp": "off"},
+    "watch": {"model": "mlp", "amp": "off", "watch": ["replicas"]},
     "slurm": {
         "model": "mlp",
         "amp": "off",
@@ -54,6 +55,7 @@ class Mutation(NamedTuple):
 
 # Why `ddpgen check` is silent about some.
 PREPARED = "which settings enter the prepared data is not in the source"
+REPLICAS = "which values must be equal on all ranks is not in the source"
 CONTENT = "whether it is right depends on the data"
 
 # fmt: off
@@ -455,6 +457,14 @@ MUTATIONS = [
     Mutation("K12", "the oldest good one", "mlp", "engine/checkpoint.py",
         "in reversed(paths := found(run / FOLDER)):", "in (paths := found(run / FOLDER)):",
         check="which of its files a program means is its own affair"),
+    Mutation("K14", "replicas are not compared before a save", "watch", "train.py",
+        "                watch.save(state)\n", "", check=REPLICAS),
+    Mutation("K14", "moments are not compared", "watch", "engine/watch/replicas.py",
+        "        for moment, value in state.optimizer.state.get(parameter, {}).items():\n",
+        "        for moment, value in dict[str, Tensor]().items():\n", check=REPLICAS),
+    Mutation("K14", "a difference that one rank alone has is lost", "watch",
+        "engine/watch/replicas.py", "torch.stack([prints, ~prints])",
+        "torch.stack([prints, prints])", check=REPLICAS),
     # --- output ---
     Mutation("O1", "every rank talks", "mlp", "engine/report.py",
         "        if self.process.is_main:\n            clear",

@@ -42,6 +42,7 @@ BRIEF: Answers = {
     "checkpoint": False,
     "compression": True,
     "tools": TOOLS,
+    "watch": ["replicas"],
 }
 
 EXACT = ["ddp.bucket_mb=1", "ddp.gradient_as_bucket_view=false"]
