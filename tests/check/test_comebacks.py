@@ -26,7 +26,7 @@ FULL: Answers = {
     "accumulation_steps": 4,
     "activation_checkpointing": True,
     "checkpoint": True,
-    "optimizer_sharding": "zero1",
+    "sharding": "zero1",
     "dynamic_graph": False,
     "tracker": "wandb",
     "clusters": ["local", "slurm"],
@@ -40,7 +40,7 @@ PLAIN: Answers = {
     **FULL,
     "batch_norm": "local",
     "accumulation": False,
-    "optimizer_sharding": "off",
+    "sharding": "off",
     "activation_checkpointing": False,
 }
 GPT: Answers = {**{k: v for k, v in FULL.items() if k != "batch_norm"}, "model": "gpt"}

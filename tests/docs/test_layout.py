@@ -19,7 +19,7 @@ PROJECTS: list[Answers] = [
         "compression": True,
         "tracker": "wandb",
         "dynamic_graph": True,
-        "optimizer_sharding": "zero1",
+        "sharding": "zero1",
     },
 ]
 STATED = re.compile(r"^engine/settings +< .*$", re.MULTILINE)

@@ -20,7 +20,7 @@ BASES: dict[str, Answers] = {
         "model": "mlp",
         "amp": "fp16",
         "accumulation": True,
-        "optimizer_sharding": "zero1",
+        "sharding": "zero1",
     },
     "sync": {"model": "resnet", "amp": "off", "batch_norm": "sync"},
     "local": {"model": "custom", "amp": "off", "batch_norm": "local"},

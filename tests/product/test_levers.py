@@ -31,7 +31,7 @@ ALL: Answers = {
     "accumulation": True,
     "activation_checkpointing": True,
     "checkpoint": True,
-    "optimizer_sharding": "zero1",
+    "sharding": "zero1",
     "compression": True,
     "tools": [*TOOLS, "predict", "checkpoints"],
 }
