@@ -25,8 +25,9 @@ ANSWERS: dict[str, Value] = {
     "dynamic_graph": True,
     "tools": ["profile"],
     "tracker": "tensorboard",
+    "watch": ["replicas"],
 }
-SECTIONS = ("run", "train", "optim", "ddp", "checkpoint", "log", "profile")
+SECTIONS = ("run", "train", "optim", "ddp", "checkpoint", "log", "profile", "watch")
 OWN_SECTIONS = ("data", "model")  # of each model family
 
 Key = tuple[str, str]  # section and name

@@ -17,7 +17,7 @@ MOST: dict[str, Any] = {
     "accumulation": True,
     "amp": "fp16",
     "activation_checkpointing": True,
-    "optimizer_sharding": "zero1",
+    "sharding": "zero1",
     "compression": True,
     "tracker": "wandb",
     "tools": ["preflight", "memory", "scaling", "profile", "predict", "checkpoints"],

@@ -54,7 +54,7 @@ if left > 0:
 
 def write_project(folder: Path) -> None:
     """The project that is disturbed: nothing but what ANSWERS say."""
-    options = [*ANSWERS, "optimizer_sharding", "dynamic_graph", "activation_checkpointing"]
+    options = [*ANSWERS, "sharding", "dynamic_graph", "activation_checkpointing"]
     answers = next(a for a in combinations(options) if ANSWERS.items() <= a.items())
     template.write(answers, folder)
 

@@ -26,7 +26,7 @@ FULL: Answers = {
     "accumulation_steps": 4,
     "activation_checkpointing": True,
     "checkpoint": True,
-    "optimizer_sharding": "zero1",
+    "sharding": "zero1",
     "dynamic_graph": False,
     "tracker": "wandb",
     "clusters": ["local", "slurm"],
@@ -40,7 +40,7 @@ PLAIN: Answers = {
     **FULL,
     "batch_norm": "local",
     "accumulation": False,
-    "optimizer_sharding": "off",
+    "sharding": "off",
     "activation_checkpointing": False,
 }
 GPT: Answers = {**{k: v for k, v in FULL.items() if k != "batch_norm"}, "model": "gpt"}
@@ -135,10 +135,9 @@ EDITS = [
     Edit("D11", "launch/slurm.sbatch", "PORT=$((20000 + SLURM_JOB_ID % 10000))", "PORT=29500"),
     Edit(
         "D12",
-        "engine/distributed.py",
-        "    for name, value in WORLD_OF_ONE.items():\n"
-        "        os.environ.setdefault(name, value)\n",
-        "",
+        "engine/place.py",
+        "        text = os.environ.setdefault(name, value)\n",
+        "        text = os.environ[name]\n",
     ),
     Edit(
         "D13",

@@ -84,6 +84,23 @@ def test_cluster_without_gpus(
     assert last_checkpoint(job.run)["world_size"] == 4
 
 
+def test_tasks_of_srun_do_not_train_each_for_itself(
+    lab: Lab, folder: Path, environment: dict[str, str]
+) -> None:
+    """As a new user tries it, without a launch file."""
+    before = {*folder.glob("runs/*")}
+    with pytest.raises(RuntimeError) as ended:
+        lab.command(
+            *("srun", "--ntasks=4", "--partition=batch", sys.executable, "train.py", ON_CPU),
+            cwd=folder,
+            env=environment,
+        )
+    said = str(ended.value)
+    assert said.count("SLURM_NTASKS tells of 4 tasks or hosts") == 4, said
+    assert "Exited with exit code 2" in said
+    assert {*folder.glob("runs/*")} == before
+
+
 @pytest.mark.thorough
 @pytest.mark.disturbed("Its nodes have no GPU that works")
 def test_job_that_asked_for_gpus_does_not_train_on_cpus(

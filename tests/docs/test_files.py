@@ -20,12 +20,14 @@ MOST: Answers = {
     "checkpoint": True,
     "compression": True,
     "tools": ["preflight", "memory", "scaling", "profile", "predict", "checkpoints"],
+    "watch": ["replicas"],
     "tracker": "wandb",
     "model": "custom",
     "container": "docker",
     "clusters": ["local", "ssh", "slurm", "kubernetes", "pbs", "lsf", "skypilot"],
 }
-LEAST: Answers = {"checkpoint": False, "compression": False, "tools": [], "clusters": ["local"]}
+LEAST: Answers = {"checkpoint": False, "compression": False, "tools": [], "watch": []}
+LEAST |= {"clusters": ["local"]}
 
 
 def table() -> dict[str, str]:

@@ -12,14 +12,14 @@ from docs.page import DOCS
 
 PROJECTS: list[Answers] = [
     {},
-    {"model": "custom", "tools": ["preflight"], "accumulation": True, "amp": "fp16"},
+    {"model": "custom", "tools": ["preflight"], "watch": ["replicas"], "amp": "fp16"},
     {
         "model": "gpt",
         "tools": ["preflight", "memory", "scaling", "profile", "predict", "checkpoints"],
         "compression": True,
         "tracker": "wandb",
         "dynamic_graph": True,
-        "optimizer_sharding": "zero1",
+        "sharding": "zero1",
     },
 ]
 STATED = re.compile(r"^engine/settings +< .*$", re.MULTILINE)

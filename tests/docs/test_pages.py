@@ -28,6 +28,7 @@ EFFECTS = {
     "howto/text.md": ["my-text/runs/tokens/curve.png"],
     "howto/update.md": ["my-project/engine/failures.py"],
     "howto/use.md": ["my-model/exported/model.safetensors", "my-model/predicted.parquet"],
+    "howto/weeks.md": ["my-weeks/runs/first/config.toml"],
 }
 LISTS = ["howto/index.md", "howto/troubleshooting.md"]  # what leads to other pages
 NOT_RUN = {"asks in a terminal"}  # reasons for which a page may pass a block over

@@ -17,7 +17,7 @@ QUESTIONNAIRE = questions.load()
     ("text", "key", "value"),
     [
         ("amp=off", "amp", "off"),
-        ("optimizer_sharding=off", "optimizer_sharding", "off"),
+        ("sharding=off", "sharding", "off"),
         ("accumulation=on", "accumulation", True),
         ("accumulation=YES", "accumulation", True),
         ("checkpoint=no", "checkpoint", False),

@@ -133,6 +133,10 @@ extra: {type: str, help: h, default: "", when: "{{ size > 3 }}"}
     assert states[1].value == ""
 
 
+# Their defaults depend on the number of nodes, but they are not about where a project runs.
+BESIDE = ("tools", "watch")
+
+
 def concerning_launch(questionnaire: Questionnaire) -> list[str]:
     return [n for n, q in questionnaire.questions.items() if q.meaning.concerns == LAUNCH]
 
@@ -141,8 +145,7 @@ def test_questions_about_where_to_train_say_so() -> None:
     """The part of the file that a question stands in tells people, its meaning tells ddpgen."""
     text = (template_source.template_root() / "copier.yml").read_text()
     (where,) = re.findall(r"^# --- Where to train -+\n(.*?)^# --- ", text, re.DOTALL | re.MULTILINE)
-    # Which programs a project has depends on the number of nodes, and is not about where it runs.
-    names = [name for name in re.findall(r"^(\w+):$", where, re.MULTILINE) if name != "tools"]
+    names = [name for name in re.findall(r"^(\w+):$", where, re.MULTILINE) if name not in BESIDE]
     assert concerning_launch(QUESTIONNAIRE) == names
 
 
@@ -153,7 +156,7 @@ def test_released_questions_mean_what_they_meant(tmp_path: Path) -> None:
     for tag in versions.tags:
         questionnaire = versions[tag].questionnaire
         names = [name for name, q in questionnaire.questions.items() if not q.computed]
-        where = [name for name in names[names.index("clusters") :] if name != "tools"]
+        where = [name for name in names[names.index("clusters") :] if name not in BESIDE]
         assert concerning_launch(questionnaire) == where
         assert questionnaire.by_fact["gpus"] == "gpus_per_node"
 

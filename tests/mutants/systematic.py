@@ -38,7 +38,7 @@ PROJECTS: dict[str, Answers] = {
         "amp": "bf16",
         "accumulation": True,
         "activation_checkpointing": True,
-        "optimizer_sharding": "zero1",
+        "sharding": "zero1",
         "tracker": "tensorboard",
     },
     "launch": {"clusters": ["local", "slurm", "ssh", "pbs", "lsf"], "gpus_per_node": 2},

@@ -20,12 +20,13 @@ BASES: dict[str, Answers] = {
         "model": "mlp",
         "amp": "fp16",
         "accumulation": True,
-        "optimizer_sharding": "zero1",
+        "sharding": "zero1",
     },
     "sync": {"model": "resnet", "amp": "off", "batch_norm": "sync"},
     "local": {"model": "custom", "amp": "off", "batch_norm": "local"},
     "dynamic": {"model": "mlp", "amp": "off", "dynamic_graph": True},
     "table": {"model": "table", "amp": "off"},
+    "watch": {"model": "mlp", "amp": "off", "watch": ["replicas"]},
     "slurm": {
         "model": "mlp",
         "amp": "off",
@@ -54,6 +55,7 @@ class Mutation(NamedTuple):
 
 # Why `ddpgen check` is silent about some.
 PREPARED = "which settings enter the prepared data is not in the source"
+REPLICAS = "which values must be equal on all ranks is not in the source"
 CONTENT = "whether it is right depends on the data"
 
 # fmt: off
@@ -121,16 +123,22 @@ MUTATIONS = [
     Mutation("D10", "the expected world is only printed", "mlp", "engine/distributed.py",
         "        raise config.ConfigError(\n            f\"the launcher expects",
         "        print(\n            f\"the launcher expects"),
-    Mutation("D11", "a fixed port without launcher", "mlp", "engine/distributed.py",
+    Mutation("D10", "tasks of a scheduler train alone", "mlp", "train.py",
+        "        place.check(cfg.ddp, arguments.processes)\n", "        pass\n",
+        check="whether a program is started rightly is not in its source"),
+    Mutation("D10", "half of a launcher's variables are filled in", "gpt", "engine/place.py",
+        "    if 0 < len(missing) < len(WORLD_OF_ONE):\n", "    if False:\n",
+        check="whether a program is started rightly is not in its source"),
+    Mutation("D11", "a fixed port without launcher", "mlp", "engine/place.py",
         '"MASTER_PORT": "0"', '"MASTER_PORT": "29500"'),
     Mutation("D11", "a fixed port for local ranks", "mlp", "engine/distributed.py",
         'rdzv_endpoint="localhost:0"', 'rdzv_endpoint="localhost:29400"'),
-    Mutation("D12", "torchrun's variables are demanded", "mlp", "engine/distributed.py",
-        "    for name, value in WORLD_OF_ONE.items():\n"
-        "        os.environ.setdefault(name, value)\n", ""),
-    Mutation("D12", "another port per rank", "mlp", "engine/distributed.py",
-        "        os.environ.setdefault(name, value)\n",
-        "        os.environ[name] = value\n"),
+    Mutation("D12", "torchrun's variables are demanded", "mlp", "engine/place.py",
+        "        text = os.environ.setdefault(name, value)\n",
+        "        text = os.environ[name]\n"),
+    Mutation("D12", "another port per rank", "mlp", "engine/place.py",
+        "        text = os.environ.setdefault(name, value)\n",
+        "        text = os.environ[name] = value\n"),
     Mutation("D13", "no lock", "mlp", "engine/loading.py",
         '    with filelock.FileLock(folder / ".lock"):\n        data.prepare(cfg)',
         "    data.prepare(cfg)",
@@ -449,6 +457,14 @@ MUTATIONS = [
     Mutation("K12", "the oldest good one", "mlp", "engine/checkpoint.py",
         "in reversed(paths := found(run / FOLDER)):", "in (paths := found(run / FOLDER)):",
         check="which of its files a program means is its own affair"),
+    Mutation("K14", "replicas are not compared before a save", "watch", "train.py",
+        "                watch.save(state)\n", "", check=REPLICAS),
+    Mutation("K14", "moments are not compared", "watch", "engine/watch/replicas.py",
+        "        for moment, value in state.optimizer.state.get(parameter, {}).items():\n",
+        "        for moment, value in dict[str, Tensor]().items():\n", check=REPLICAS),
+    Mutation("K14", "a difference that one rank alone has is lost", "watch",
+        "engine/watch/replicas.py", "torch.stack([prints, ~prints])",
+        "torch.stack([prints, prints])", check=REPLICAS),
     # --- output ---
     Mutation("O1", "every rank talks", "mlp", "engine/report.py",
         "        if self.process.is_main:\n            clear",

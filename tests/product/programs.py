@@ -7,7 +7,7 @@ records metrics: it is trained in every form that it takes, and leaves all other
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from functools import cache
 
 from ddpgen.asking.question import Answers
@@ -28,7 +28,7 @@ STEP_OPTIONS = [
     "amp",
     "accumulation",
     "activation_checkpointing",
-    "optimizer_sharding",
+    "sharding",
     "dynamic_graph",
 ]
 IMPORT = re.compile(r"^[ \t]*((?:from \S+ )?import (?:\([^)]*\)|[^\n]*))", re.MULTILINE)
@@ -128,8 +128,11 @@ def every_pair() -> list[Answers]:
 
 @kept
 def programs() -> list[Answers]:
-    """Every distinct training program: the first combination that gives it."""
-    return distinct(every(), training_files())
+    """Every distinct training program: the first combination that gives it.
+
+    Where an answer is no more than another value in the config, as HSDP is, the code is the same.
+    """
+    return distinct(every(), [*code(), CONFIG_TYPES])
 
 
 @kept
@@ -151,10 +154,10 @@ def parts() -> list[Answers]:
 
     First those with one such option, whose files then differ from a core's by nothing else; then
     those for texts that need several. The config is a list of values, which every option lengthens
-    by itself: its texts with several options are left out.
+    by itself: of these files each line is trained.
     """
-    found = _untrained(cores(), alone(), training_files())
-    return found + _untrained([*cores(), *found], programs(), code())
+    found = _untrained(cores(), alone())
+    return found + _untrained([*cores(), *found], programs())
 
 
 @cache
@@ -163,14 +166,26 @@ def code() -> list[str]:
     return [path for path in training_files() if path not in (CONFIG, CONFIG_TYPES)]
 
 
-def _untrained(
-    trained: Sequence[Answers], rows: Sequence[Answers], paths: Sequence[str]
-) -> list[Answers]:
-    """Few of the rows with all texts of these files that none of the trained programs has."""
+def _untrained(trained: Sequence[Answers], rows: Sequence[Answers]) -> list[Answers]:
+    """Few of the rows with all texts, or lines, that none of the trained programs has."""
     every = mixed(rows)
-    texts = [set(enumerate(numbers)) for numbers in template.numbered([*trained, *every], paths)]
+    texts = _texts([*trained, *every])
     known = set().union(*texts[: len(trained)])
     return [every[index] for index in cover([row - known for row in texts[len(trained) :]])]
+
+
+def _texts(rows: Sequence[Answers]) -> list[set[Hashable]]:
+    """For each row the texts of its code, as numbers, and the lines of its config."""
+    found = []
+    for row, numbers in zip(rows, template.numbered(rows, code()), strict=True):
+        lines = (_lines(template.text(path, row) or "") for path in (CONFIG, CONFIG_TYPES))
+        found.append(set[Hashable](enumerate(numbers)).union(*lines))
+    return found
+
+
+@cache
+def _lines(text: str) -> frozenset[str]:
+    return frozenset(text.splitlines())
 
 
 def distinct(rows: Sequence[Answers], paths: Collection[str]) -> list[Answers]:

@@ -94,6 +94,17 @@ def context(answers: Mapping[str, Value]) -> Answers:
     return {state.question.name: state.value for state in states}
 
 
+def _partly(answers: Mapping[str, Value]) -> Answers:
+    """The same where the answers are those that one file reads.
+
+    The others have their defaults, which may not go together with them and say nothing to the file.
+    """
+    seen: Answers = {}
+    for name, question in QUESTIONS.items():
+        seen[name] = answers[name] if name in answers else questions.load().default(question, seen)
+    return seen
+
+
 def text(path: str, answers: Mapping[str, Value]) -> str | None:
     """The text of a project's file; None where the project has no such file."""
     return _text(path, _needed(path, answers))
@@ -131,7 +142,7 @@ def _sorted_reads(path: str) -> list[str]:
 
 @cache
 def _text(path: str, frozen: Frozen) -> str | None:
-    seen = context({k: list(v) if isinstance(v, tuple) else v for k, v in frozen})
+    seen = _partly({k: list(v) if isinstance(v, tuple) else v for k, v in frozen})
     return None if TEXTS.left_out(seen)(path) else TEXTS.text(files()[path], seen)
 
 

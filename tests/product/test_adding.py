@@ -134,7 +134,7 @@ def test_family_and_option(tree: Path, tmp_path: Path) -> None:
 def test_family_with_all_that_is_asked(tree: Path, tmp_path: Path) -> None:
     """The project passes all of its own tests."""
     wanted = [f"{name}=true" for name in ("accumulation", "activation_checkpointing")]
-    wanted += ["dynamic_graph=true", "amp=fp16", "optimizer_sharding=zero1", "tools=memory"]
+    wanted += ["dynamic_graph=true", "amp=fp16", "sharding=zero1", "tools=memory"]
     project = generate(tree, tmp_path / "project", "model=rings", *wanted)
     look(tree, project)
     assert " passed" in run(tree, *PYTEST, cwd=project)

@@ -164,6 +164,7 @@ def test_an_option_that_is_off_leaves_no_trace() -> None:
         "activation_checkpointing": r"recompute|torch\.utils\.checkpoint",
         "checkpoint": r"\bcheckpoint\.|REQUEUE",
         "dynamic_graph": r"find_unused|layer_drop",
+        "watch": r"\bwatch\b",
     }
     for answers in projects(".py", ".toml"):
         code = [template.text(path, answers) or "" for path in programs.training_files()]

@@ -31,7 +31,7 @@ ALL: Answers = {
     "accumulation": True,
     "activation_checkpointing": True,
     "checkpoint": True,
-    "optimizer_sharding": "zero1",
+    "sharding": "zero1",
     "compression": True,
     "tools": [*TOOLS, "predict", "checkpoints"],
 }
@@ -42,6 +42,7 @@ BRIEF: Answers = {
     "checkpoint": False,
     "compression": True,
     "tools": TOOLS,
+    "watch": ["replicas"],
 }
 
 EXACT = ["ddp.bucket_mb=1", "ddp.gradient_as_bucket_view=false"]

@@ -222,7 +222,7 @@ distributed.run(main)
 """
 LEAN = {
     "gradients are held once, in the buckets": ({"accumulation": True}, HELD),
-    "a rank sends its share at once": ({"optimizer_sharding": "zero1"}, SENT),
+    "a rank sends its share at once": ({"sharding": "zero1"}, SENT),
 }
 
 

@@ -22,7 +22,7 @@ def test_run_goes_on(
 ) -> None:
     """The same samples in the same global batches: the losses say so, and the rates are equal."""
     norm = {"batch_norm": "group"} if model in ("resnet", "custom") else {}
-    options = {"accumulation": zero1, "optimizer_sharding": "zero1" if zero1 else "off"}
+    options = {"accumulation": zero1, "sharding": "zero1" if zero1 else "off"}
     answers = completed({"model": model, **norm, **PLAIN, **options})
     template.write(answers, tmp_path)
     overrides = settings(answers, shared)

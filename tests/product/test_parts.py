@@ -40,10 +40,18 @@ def test_other_files_are_the_same_whatever_is_chosen(option: str) -> None:
 
 def test_every_text_of_every_training_file_is_trained() -> None:
     trained = [*programs.cores(), *programs.parts()]
-    for path in programs.training_files():
+    for path in programs.code():
         found = {template.text(path, row) for row in trained}
-        rows = programs.programs() if path in programs.code() else programs.alone()
-        assert found >= {template.text(path, row) for row in rows}, path
+        assert found >= {template.text(path, row) for row in programs.programs()}, path
+
+
+@pytest.mark.parametrize("path", [programs.CONFIG, programs.CONFIG_TYPES])
+def test_every_line_of_the_config_is_trained(path: str) -> None:
+    """Every text of the cores, and each line that a separable option brings."""
+    found = {template.text(path, row) for row in [*programs.cores(), *programs.parts()]}
+    lines = {line for text in found for line in str(text).splitlines()}
+    for row in programs.programs():
+        assert lines.issuperset(str(template.text(path, row)).splitlines())
 
 
 def test_every_program_is_a_core_but_for_what_is_separable() -> None:

@@ -12,7 +12,7 @@ from product.combinations import identifier, pairs
 from product.test_programs import few, settings
 
 PLAIN = programs.completed({"model": "mlp", "amp": "off", "checkpoint": True, "compression": False})
-SHARED = {**PLAIN, "optimizer_sharding": "zero1"}
+SHARED = {**PLAIN, "sharding": "zero1"}
 WORLD = 4
 ABORTS = ("sync", "zero1")
 Change = tuple[str, str, str]  # a file, a text in it, and what takes the text's place
@@ -26,7 +26,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         # DDP's search for unused parameters counts them where no operation shows it.
         # ZeRO-1 with the buffers of a synchronised BatchNorm aborts the process here.
         rows = [row for row in rows if not row["dynamic_graph"]]
-        rows = [row for row in rows if (row.get("batch_norm"), row["optimizer_sharding"]) != ABORTS]
+        rows = [row for row in rows if (row.get("batch_norm"), row["sharding"]) != ABORTS]
         metafunc.parametrize("answers", rows, ids=[identifier(row) for row in rows])
 
 
@@ -41,7 +41,7 @@ def rehearse(answers: Answers, folder: Path, shared: Path, change: Change | None
     (folder / "train.py").rename(folder / "train_as_written.py")
     shutil.copy(Path(__file__).with_name("rehearse.py"), folder / "train.py")
     # Where each rank has its share of the optimizer's state, they would have to exchange it.
-    world = 1 if answers["optimizer_sharding"] == "zero1" else WORLD
+    world = 1 if answers["sharding"] == "zero1" else WORLD
     found = []
     for rank in sorted({0, world - 1}):
         place = {"PRETENDED_RANK": str(rank), "PRETENDED_WORLD": str(world)}

@@ -29,7 +29,7 @@ SAMPLE: dict[str, dict[str, Value]] = {
         "tracker": "mlflow",
         "clusters": ["ssh", "pbs", "lsf"],
     },
-    "sharded": {"model": "resnet", "optimizer_sharding": "zero1", "amp": "fp16"},
+    "sharded": {"model": "resnet", "sharding": "zero1", "amp": "fp16"},
 }
 
 

@@ -20,7 +20,7 @@ PROJECTS: dict[str, Answers] = {
     "most": {
         "accumulation": True,
         "amp": "bf16",
-        "optimizer_sharding": "zero1",
+        "sharding": "zero1",
         "clusters": ["local", "slurm"],
     },
     "gpt": {"model": "gpt"},

@@ -1,6 +1,6 @@
 """Your data. The example is a small table: replace the code, and keep the public names.
 
-DDP demands the following, and tests/test_contract.py checks them:
+{{ wrapper | upper }} demands the following, and tests/test_contract.py checks them:
 - `prepare` does its work once, leaves no half-written file behind, and does nothing the next time.
   The name that `prepared_path` gives to its file should follow from all that enters: settings, and
   sizes and times of your files. Else an edited file would go on as it was.

@@ -1,10 +1,15 @@
 """Your model and its loss. The example is a small residual network that predicts one number.
 
-DDP demands the following, and tests/test_contract.py checks them:
+{{ wrapper | upper }} demands the following, and tests/test_contract.py checks them:
 - Every rank builds the same modules in the same order, and `forward` does the same work on each:
   no condition on the rank, and none on the values of a batch.
 # {% if dynamic_graph %}
 - A parameter may miss its gradient in some steps, if the decision is made on the host, as below.
+# {% elif sharded %}
+- Every parameter takes part in every forward, on all ranks alike: they gather the weights of each
+  block together, and a rank that left a block out would leave the others waiting.
+- `BLOCK` is the class of the modules that repeat, and most weights are in them. A parameter belongs
+  to one block only, and has a dimension.
 # {% else %}
 - Every parameter takes part in every forward. Without a gradient for one of them, DDP would wait
   for it; if that is what you want, generate the project with dynamic_graph.
@@ -59,6 +64,11 @@ class Block(nn.Module):
         return x + F.relu(self.norm(self.linear(x)))
 
 
+# {% if sharded %}
+BLOCK = Block  # a module whose weights are gathered, used and freed together
+
+
+# {% endif %}
 class Regressor(nn.Module):
     """Rows [B, features] float32 to one number each [B]."""
 

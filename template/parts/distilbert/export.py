@@ -15,7 +15,7 @@ CARD = """\
 library_name: transformers
 pipeline_tag: text-classification
 ---
-Tells {labels} apart. Trained by DistributedDataParallel for {step:,} steps on {source}, with texts
+Tells {labels} apart. Trained by {{ 'FSDP2' if sharded else 'DistributedDataParallel' }} for {step:,} steps on {source}, with texts
 of up to {length} tokens; all settings are in config.toml.
 """
 

@@ -28,6 +28,11 @@ class Layer(nn.Module):
         return first
 
 
+# {% if sharded %}
+BLOCK = Layer  # a module whose weights are gathered, used and freed together
+
+
+# {% endif %}
 class Classifier(nn.Module):
     """Token ids [B, length] int64 to logits [B, classes]."""
 

@@ -22,7 +22,7 @@ def turns(length: int, features: int, device: torch.device) -> tuple[Tensor, Ten
     """Cosine and sine of the angles of rotary positions [length, features / 2] (Su et al., 2021).
 
     Pairs of features turn by position * frequency. Computed once in each forward, for all layers,
-    and not kept in a buffer, which DDP would send to all ranks at each forward.
+    and not kept in a buffer{{ '' if sharded else ', which DDP would send to all ranks at each forward' }}.
     """
     steps = torch.arange(features // 2, device=device, dtype=torch.float32)
     position = torch.arange(length, device=device, dtype=torch.float32)
@@ -71,6 +71,11 @@ class Block(nn.Module):
         return x + added
 
 
+# {% if sharded %}
+BLOCK = Block  # a module whose weights are gathered, used and freed together
+
+
+# {% endif %}
 class GPT(nn.Module):
     def __init__(self, cfg: config.Model, shape: data.Shape) -> None:
         super().__init__()
@@ -104,7 +109,7 @@ class GPT(nn.Module):
             # {% else %}
             x = block(x, cos, sin)
             # {% endif %}
-        # The embedding is also the output matrix: one tensor, which DDP reduces once.
+        # The embedding is also the output matrix: one tensor, which {{ wrapper | upper }} reduces once.
         weight = self.embedding.weight
         # Zeros fill the matrix up: GPUs take long for a product with an odd number of rows.
         filled = F.pad(weight, (0, 0, 0, missing)) if (missing := -len(weight) % ROWS) else weight

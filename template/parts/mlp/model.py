@@ -27,6 +27,11 @@ class Block(nn.Module):
         return x + added
 
 
+# {% if sharded %}
+BLOCK = Block  # a module whose weights are gathered, used and freed together
+
+
+# {% endif %}
 class MLP(nn.Module):
     """Rows [B, features] float32 to logits [B, classes]."""
 

@@ -61,7 +61,7 @@ def test_edited_file_is_read_anew(tmp_path: Path) -> None:
         assert len(train) + len(val) == rows
 
 
-CELLS = {
+REFUSED = {
     "1.5,a\n,b\n": r"column 'size' is empty in row 2",
     "1.5,a\nmany,b\n": r"column 'size' is '1\.5' in row 1",
     "1.5,a\ninf,b\n": r"column 'size' is inf in row 2",
@@ -70,20 +70,18 @@ CELLS = {
 }
 
 
-@pytest.mark.parametrize("cells", CELLS)
+@pytest.mark.parametrize("cells", REFUSED)
 def test_cells_that_do_not_fit_are_named(cells: str, tmp_path: Path) -> None:
     """With column and row, before anything is trained on them."""
     (tmp_path / "table.csv").write_text("size,kind\n" + cells)
-    with pytest.raises(config.ConfigError, match=CELLS[cells]):
+    with pytest.raises(config.ConfigError, match=REFUSED[cells]):
         data.prepare(settings(tmp_path, tmp_path / "table.csv"))
 
 
 def test_mistakes_are_named(tmp_path: Path) -> None:
     """What is wrong with the source is said with the names that would be right."""
-    write_table(tmp_path / "table.csv")
-    with pytest.raises(config.ConfigError, match="there is no such file"):
-        data.prepare(settings(tmp_path, tmp_path / "absent.csv"))
-    with pytest.raises(config.ConfigError, match="choose of"):
-        data.prepare(settings(tmp_path, tmp_path / "table.csv", target="label"))
-    with pytest.raises(config.ConfigError, match="digits, wine, breast_cancer"):
-        data.prepare(settings(tmp_path, "diggits"))
+    write_table(table := tmp_path / "table.csv")
+    sources: dict[Path | str, str] = {table: "choose of", table.with_name("no.csv"): "no such file"}
+    for source, words in (sources | {"diggits": "digits, wine, breast_cancer"}).items():
+        with pytest.raises(config.ConfigError, match=words):
+            data.prepare(settings(tmp_path, source, target="label"))

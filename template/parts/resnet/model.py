@@ -64,6 +64,11 @@ class Block(nn.Module):
         return F.relu(self.shortcut(x) + self.norm2(self.conv2(y)))
 
 
+# {% if sharded %}
+BLOCK = Block  # a module whose weights are gathered, used and freed together
+
+
+# {% endif %}
 class ResNet(nn.Module):
     """Images [B, channels, height, width] uint8 to logits [B, classes]."""
 

@@ -31,6 +31,11 @@ class Block(nn.Module):
         return x + added
 
 
+# {% if sharded %}
+BLOCK = Block  # a module whose weights are gathered, used and freed together
+
+
+# {% endif %}
 class TableNet(nn.Module):
     """Numbers and categories of rows to one quantity each [B], or to logits [B, classes]."""
 

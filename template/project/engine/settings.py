@@ -13,13 +13,14 @@ from typing import Annotated, Any, Literal, TypeVar
 
 Settings = TypeVar("Settings")
 
-# Types of numbers, each with the condition that a number has to meet.
+# Types of values, each with the condition that a value has to meet.
 Count = Annotated[int, "at least 1", lambda number: number >= 1]
 Natural = Annotated[int, "at least 0", lambda number: number >= 0]
 Positive = Annotated[float, "above 0", lambda number: number > 0]
 Amount = Annotated[float, "at least 0, and finite", lambda number: 0 <= number < math.inf]
 Fraction = Annotated[float, "above 0 and below 1", lambda number: 0 < number < 1]
 Share = Annotated[float, "at least 0 and below 1", lambda number: 0 <= number < 1]
+Name = Annotated[str, "a plain folder name", lambda name: Path(name).name == name != ".."]
 
 
 class ConfigError(Exception):
@@ -109,9 +110,9 @@ def _build(kind: Any, value: Any, where: str) -> Any:
         return value
     if typing.get_origin(kind) is Annotated:
         kind, words, allows = typing.get_args(kind)
-        if not allows(number := _build(kind, value, where)):
-            raise ConfigError(f"{where} = {number} must be {words}")
-        return number
+        if not allows(built := _build(kind, value, where)):
+            raise ConfigError(f"{where} = {built!r} must be {words}")
+        return built
     if isinstance(kind, types.GenericAlias):
         (item,) = typing.get_args(kind)
         if not isinstance(value, list):

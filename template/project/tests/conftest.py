@@ -6,11 +6,13 @@ from multiprocessing import forkserver
 import pytest
 
 import config
-from engine import loading
+from engine import loading, place
 from support import common, processes
 
 # The first optimizer step would import torch._dynamo, in every rank again.
 processes.CONTEXT.set_forkserver_preload(["support.common", "torch._dynamo"])
+for name in {*place.WORLD_OF_ONE, *place.SEVERAL} & {*os.environ}:
+    del os.environ[name]  # of the job in which the tests run
 forkserver.ensure_running()
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch.distributed.rendezvous import rendezvous
 
-from engine import distributed
+from engine import place
 
 PATIENCE = 10.0  # seconds of waiting after which it is said for whom
 
@@ -24,9 +24,7 @@ class Rendezvous:
 
     def __init__(self, seconds: float) -> None:
         """Find the store; raises SystemExit where there is no way to it for so long."""
-        for name, value in distributed.WORLD_OF_ONE.items():
-            os.environ.setdefault(name, value)
-        self.rank, self.world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        self.rank, _, self.world_size = place.find()
         self.seconds = seconds
         if self.rank or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
             address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])

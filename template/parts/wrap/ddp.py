@@ -1,0 +1,28 @@
+def wrap(model: nn.Module, process: Process, cfg: config.Config) -> DistributedDataParallel:
+    """Prepare the model for this rank, in the only order that works.
+
+    Conversion comes before the move, so that new modules move too. The move comes before the wrap,
+    because DDP keeps references to the parameters. Compilation is in place, so that names in
+    checkpoints stay as they are.
+    """
+    # {% if running_statistics == 'sync' %}
+    if process.device.type == "cuda":
+        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    elif process.is_main:
+        print("SyncBatchNorm needs GPUs: on CPUs each rank normalises its own micro-batch")
+    # {% endif %}
+    model = model.to(process.device)
+    if cfg.run.compile:
+        model.compile()
+    return DistributedDataParallel(
+        model,
+        device_ids=[process.device] if process.device.type == "cuda" else None,
+        bucket_cap_mb=cfg.ddp.bucket_mb or None,  # None also makes the first bucket small
+        gradient_as_bucket_view=cfg.ddp.gradient_as_bucket_view,
+        # {% if dynamic_graph %}
+        # Blocks are skipped at random: DDP must find out which gradients will not come.
+        find_unused_parameters=True,
+        # {% elif not accumulation %}
+        static_graph=cfg.ddp.static_graph,
+        # {% endif %}
+    )

@@ -1,0 +1,35 @@
+def handed(monkeypatch: Patch, cfg: config.Config, device: torch.device) -> dict[str, Any]:
+    """What DDP is given on a device, by the names of its parameters."""
+    calls = common.record(monkeypatch, distributed, "DistributedDataParallel")
+    distributed.wrap(built(cfg), distributed.Process(5, 1, 8, device), cfg)
+    ((_, options),) = calls
+    return options
+
+
+def test_model_is_moved_whole_before_the_wrap(tmp_path: Path, monkeypatch: Patch) -> None:
+    """DDP is handed a model that is on its device, every tensor of it, under its own names."""
+    cfg = common.settings(tmp_path, "run.compile=true")
+    compiled = common.record(monkeypatch, nn.Module, "compile")  # torch takes seconds
+    module = handed(monkeypatch, cfg, META)["module"]
+    assert compiled, "run.compile is without effect"
+    tensors = [*module.named_parameters(), *module.named_buffers()]
+    assert not [n for n, t in tensors if t.device != META], "not on the device when DDP was made"
+    assert list(module.state_dict()) == list(built(cfg).state_dict()), "other names in files"
+
+
+def test_ddp_gets_gpu_and_config(tmp_path: Path, monkeypatch: Patch) -> None:
+    """The local rank's GPU, and each value of [ddp] that is DDP's."""
+    monkeypatch.setattr(nn.Module, "to", lambda module, _: module)
+    changed = ["ddp.bucket_mb=7", "ddp.gradient_as_bucket_view=false"{{ static_graph }}]
+    options = handed(monkeypatch, common.settings(tmp_path, *changed), torch.device("cuda", 1))
+    assert options["device_ids"] == [torch.device("cuda", 1)], "not the GPU of the local rank"
+    assert (options["bucket_cap_mb"], options["gradient_as_bucket_view"]) == (7, False)
+    assert options["find_unused_parameters"] is {{ dynamic_graph }}, "{{ 'blocks are left out' if dynamic_graph else 'a search in each step, for nothing' }}"
+    # {% if static_graph %}
+    assert options["static_graph"]
+    # {% endif %}
+    # {% if running_statistics == 'sync' %}
+    kinds = {type(part) for part in options["module"].modules()}
+    assert nn.SyncBatchNorm in kinds, "BatchNorm is not synchronised when DDP is made"
+    assert not kinds & {nn.BatchNorm1d, nn.BatchNorm2d}
+    # {% endif %}

@@ -1,0 +1,1 @@
+"""Watches over a run while the run goes on."""
