@@ -128,13 +128,9 @@ def settings(answers: Answers, shared: Path) -> list[str]:
 
 @cache
 def _small(common: str) -> list[str]:
-    assigned = {
-        ast.unparse(node.targets[0]): node.value
-        for node in ast.parse(common).body
-        if isinstance(node, ast.Assign)
-    }
-    found: list[str] = ast.literal_eval(assigned["SMALL"])
-    return found
+    lines = [node for node in ast.parse(common).body if isinstance(node, ast.Assign | ast.AugAssign)]
+    parts = [node.value for node in lines if ast.unparse(node).startswith("SMALL ")]
+    return [override for part in parts for override in ast.literal_eval(part)]
 
 
 @pytest.fixture(scope="session")
