@@ -25,7 +25,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             rows += [row for row in pairs(programs.cores()) if row not in rows]
         # DDP's search for unused parameters counts them where no operation shows it.
         # ZeRO-1 with the buffers of a synchronised BatchNorm aborts the process here.
-        rows = [row for row in rows if not row["dynamic_graph"]]
+        rows = [row for row in rows if not row.get("dynamic_graph")]
         rows = [row for row in rows if (row.get("batch_norm"), row["sharding"]) != ABORTS]
         metafunc.parametrize("answers", rows, ids=[identifier(row) for row in rows])
 
