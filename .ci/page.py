@@ -15,11 +15,14 @@ import sys
 import tarfile
 import tempfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import ddpgen
 from ddpgen.fetching import template_source
-from ddpgen.web import interface, server
+from ddpgen.web import interface, releases, server
+
+Content = tuple[int, bytes]  # mode and bytes of a file
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "build" / "npm"
@@ -67,10 +70,11 @@ def main() -> int:
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(server.PAGE, folder)
     shutil.copytree(server.PAGE.parent / "browser", folder, dirs_exist_ok=True)
-    page = (folder / "index.html").read_text(encoding="utf-8")
     policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
     charset = '<meta charset="utf-8">\n'
-    (folder / "index.html").write_text(page.replace(charset, f"{charset}{policy}\n"), "utf-8")
+    for page in folder.glob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        page.write_text(text.replace(charset, f"{charset}{policy}\n"), "utf-8")
     answered = interface.start()
     replies = {
         f"{name} {json.dumps(arguments, separators=(',', ':'))}": json.loads(
@@ -80,36 +84,55 @@ def main() -> int:
     }
     (folder / "first.json").write_text(json.dumps(replies), "utf-8")
     unpack_pyodide(folder / "pyodide")
-    (folder / LAST).write_bytes(packed())
+    with tempfile.TemporaryDirectory() as work:
+        releases.prepare(Path(work) / "unpacked", Path(work) / "kept")
+        found = dict(below(Path(work) / "kept", "ddpgen/_releases"))
+    (folder / "releases.zip").write_bytes(zipped(found))
+    (folder / LAST).write_bytes(zipped(needed()))
     return 0
 
 
-def packed() -> bytes:
-    """Return a zip of what the page's Python needs: modules of ddpgen, libraries, the template."""
+def needed() -> dict[str, Content]:
+    """Return what the page's Python needs: modules of ddpgen, libraries, the template."""
     done = subprocess.run(
         [sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=True, cwd=ROOT
     )
     own = Path(ddpgen.__file__).parents[1]
-    files: dict[str, Path] = {}
+    files: dict[str, Content] = {}
     for module in map(Path, filter(None, done.stdout.splitlines())):
         if module.is_relative_to(own / "ddpgen"):
-            files[str(module.relative_to(own))] = module
+            for file in (module, *module.parent.glob("*.toml")):
+                files[str(file.relative_to(own))] = content(file)
         elif module.parent.parent.name == "site-packages" and module.name == "__init__.py":
             # Libraries without their parts in C, for each of which there is one in Python.
-            for file in module.parent.rglob("*.py"):
-                files[str(file.relative_to(module.parents[1]))] = file
-    root = template_source.template_root()
+            files |= {
+                n: c for n, c in below(module.parent, module.parent.name) if n.endswith(".py")
+            }
+    return files | dict(below(template_source.template_root(), "ddpgen/_template"))
+
+
+def below(root: Path, name: str) -> Iterator[tuple[str, Content]]:
+    """Yield the files below a folder, with paths that begin with a name."""
     for file in sorted(root.rglob("*")):
-        if file.is_file() and "__pycache__" not in file.parts:
-            files[f"ddpgen/_template/{file.relative_to(root)}"] = file
+        if file.is_file() and "__pycache__" not in file.parts and ".git" not in file.parts:
+            yield f"{name}/{file.relative_to(root)}", content(file)
+
+
+def content(file: Path) -> Content:
+    """Return the mode and the bytes of a file."""
+    return file.stat().st_mode, file.read_bytes()
+
+
+def zipped(files: dict[str, Content]) -> bytes:
+    """Return a zip of files."""
     memory = io.BytesIO()
     with zipfile.ZipFile(memory, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name, file in sorted(files.items()):
+        for name, (mode, text) in sorted(files.items()):
             entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
             entry.create_system = 3
-            entry.external_attr = file.stat().st_mode << 16
+            entry.external_attr = mode << 16
             entry.compress_type = zipfile.ZIP_DEFLATED
-            archive.writestr(entry, file.read_bytes())
+            archive.writestr(entry, text)
     return memory.getvalue()
 
 

@@ -19,9 +19,13 @@ def recorded_version(root: Path) -> str:
     A folder that ddpgen did not make has none: the answer is "".
     """
     try:
-        text = (root / ANSWERS_FILE).read_text(encoding="utf-8-sig")
+        return recorded_in((root / ANSWERS_FILE).read_text(encoding="utf-8-sig"))
     except (OSError, ValueError):
         return ""
+
+
+def recorded_in(text: str) -> str:
+    """Return the tag that a file of answers names, or ""."""
     recorded = dict(
         re.findall(r"^(_commit|_src_path): *['\"]?(\S+?)['\"]?\s*$", text, re.MULTILINE)
     )

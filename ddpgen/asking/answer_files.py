@@ -22,7 +22,7 @@ def read(path: Path) -> dict[str, object]:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
         raise DdpgenError(f"--answers {show(path)}: {reason}") from error
     with errors_naming(path):
-        return _read_toml(text) if path.suffix == ".toml" else _read_yaml(text)
+        return _read_toml(text) if path.suffix == ".toml" else parse_yaml(text)
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def _read_toml(text: str) -> dict[str, object]:
         raise DdpgenError(f"is not valid TOML: {error}") from error
 
 
-def _read_yaml(text: str) -> dict[str, object]:
+def parse_yaml(text: str) -> dict[str, object]:
     """Read a flat YAML mapping with every scalar as the text it is written as.
 
     YAML's own reading would turn `amp: off` into False before the question could say what it

@@ -62,9 +62,9 @@ class Versions:
             raise DdpgenError("there is no such version", option="--to", value=text, allowed=known)
         return tag
 
-    def changes(self, since: str, to: str) -> str:
-        """Return the changelog's entries of the versions after `since`, up to `to`."""
-        history = ("log", "--reverse", "--format=%B", f"{since}..{to}")
+    def changes(self, since: str | None, to: str) -> str:
+        """Return the changelog's entries of the versions after `since` (None: all), up to `to`."""
+        history = ("log", "--reverse", "--format=%B", f"{since}..{to}" if since else to)
         return git(*history, repository=self.repository)
 
 

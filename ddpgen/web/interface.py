@@ -17,9 +17,12 @@ from ddpgen.fetching import template_source
 from ddpgen.rendering.texts import File, Template
 from ddpgen.web import address, archive, difference, reading
 from ddpgen.web.reading import Given, Reading, Reply
+from ddpgen.web.updates import Updates
 
-# What a page may call, by name.
-CALLS = ("project", "file", "cost", "read", "archive")
+# What a page may call, by name; the second ones are answered by `Updates`.
+PROJECT = ("project", "file", "cost", "read", "archive")
+UPDATES = ("versions", "recorded", "update", "updated")
+CALLS = PROJECT + UPDATES
 
 
 def start() -> "Interface":
@@ -29,10 +32,16 @@ def start() -> "Interface":
 
 
 class Interface:
-    """Answers the page's calls."""
+    """Answers the page's calls.
+
+    Attributes:
+        tag: the version of the template.
+    """
 
     def __init__(self, template: Template) -> None:
+        self.tag = template.tag
         self._template = template
+        self._updates = Updates()
         self._questionnaire = template.questionnaire
         self._render = lru_cache(maxsize=64)(self._rendered)
 
@@ -49,7 +58,8 @@ class Interface:
         """
         if name not in CALLS:
             raise ValueError(name)
-        reply = getattr(self, name)(**_checked(json.loads(arguments)))
+        owner = self if name in PROJECT else self._updates
+        reply = getattr(owner, name)(**_checked(json.loads(arguments)))
         return reply if isinstance(reply, bytes) else json.dumps(reply)
 
     def project(self, given: Given, base: Given | None = None) -> Reply:
@@ -81,7 +91,7 @@ class Interface:
             ],
             "name": name,
             "command": answers.command(name, others),
-            "address": address.write(self._template.tag[1:], needed),
+            "address": address.write(self.tag[1:], needed),
         }
 
     def file(self, given: Given, path: str, base: Given | None = None) -> Reply:

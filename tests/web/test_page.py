@@ -16,6 +16,7 @@ from generator.program import ddpgen
 from playwright.sync_api import Browser, Page, expect
 
 from ddpgen.rendering.render import files_of
+from ddpgen.rendering.versions import Versions
 from ddpgen.web import interface
 from web.browser import CHROMIUM, chromium, served, static
 
@@ -55,7 +56,11 @@ def visit(browser: Browser, address: str) -> Iterator[Open]:
     contexts = []
 
     def opened(
-        fragment: str = "", width: int = 1440, scheme: str = "light", address: str = address
+        fragment: str = "",
+        width: int = 1440,
+        scheme: str = "light",
+        address: str = address,
+        place: str = "",
     ) -> Page:
         context = browser.new_context(
             viewport={"width": width, "height": 900},
@@ -66,7 +71,7 @@ def visit(browser: Browser, address: str) -> Iterator[Open]:
         page = context.new_page()
         page.on("console", lambda message: wrong.append(message.text))
         page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.goto(f"{address}#{fragment}" if fragment else address)
+        page.goto(f"{address}{place}#{fragment}" if fragment else f"{address}{place}")
         # Python starts in the browser, where no server answers.
         expect(page.locator("#text .line").first).to_be_visible(timeout=300_000)
         return page
@@ -211,6 +216,36 @@ def test_static_page_gives_the_same_without_any_request_once_python_is_there(
 
     again = visit(page.url.partition("#")[2], address=anywhere)
     expect(again.locator("#command")).to_have_text(page.locator("#command").inner_text())
+
+
+def test_updates_are_seen_for_two_versions_and_the_answers_of_a_project(
+    visit: Open, tmp_path: Path
+) -> None:
+    """Of a file of answers that is chosen: what moved is compared with what it was."""
+    given = {"model": "gpt", "clusters": ["ssh", "slurm"], "nodes": 2}
+    (tmp_path / "versions").mkdir()
+    versions = Versions(tmp_path / "versions")
+    versions["v0.3.0"].render(given, tmp_path / "project")
+    page = visit(place="updates.html")
+    page.locator("#file").set_input_files(tmp_path / "project" / ".copier-answers.yml")
+    expect(page.locator("#change-text")).to_contain_text("0.3.0 →", timeout=60_000)
+    assert page.locator("#since").input_value() == "0.3.0"
+    expect(page.locator("#notes")).to_contain_text("moves files and changes nothing else")
+    page.locator("#to").select_option("0.4.0")
+    expect(page.locator("#change-text")).to_contain_text("→ 0.4.0")
+    assert page.locator("#notes h2").all_inner_texts() == ["0.4.0"]
+    state = page.locator("#tree button[data-path='engine/state.py']")
+    assert state.get_attribute("title") == "state.py before"
+    versions["v0.4.0"].render(given, tmp_path / "later")
+    state.click()
+    expect(page.locator("#path")).to_have_text("engine/state.py")
+    shown = page.locator("#text .line:not(.gone) code").all_inner_texts()
+    later = (tmp_path / "later" / "engine" / "state.py").read_text()
+    assert [line.rstrip("\n") for line in shown] == later.splitlines()
+    assert Axe().run(page).violations_count == 0
+    (tmp_path / "other.yml").write_text("a: 1")
+    page.locator("#file").set_input_files(tmp_path / "other.yml")
+    expect(page.locator("#notice")).to_contain_text("other.yml")
 
 
 @pytest.mark.parametrize("width", [320, 900, 3840])

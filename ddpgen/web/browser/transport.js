@@ -1,7 +1,9 @@
 // How the page reaches Python where no server answers: Python runs in a worker of this browser.
 
 const replies = await (await fetch("first.json")).json(); // of the first calls, made when the site was built
-const worker = new Worker("worker.js", { type: "module" });
+// Only the page about updates needs the earlier versions.
+const more = location.pathname.endsWith("/updates.html") ? "?releases" : "";
+const worker = new Worker(`worker.js${more}`, { type: "module" });
 const waiting = new Map();
 let last = 0;
 

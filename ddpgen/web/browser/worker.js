@@ -4,10 +4,11 @@ import { loadPyodide } from "./pyodide/pyodide.mjs";
 
 const UNPACK = `
 import os, sys, zipfile
-with zipfile.ZipFile("/python.zip") as archive:
-    for entry in archive.infolist():
-        path = archive.extract(entry, "/python")
-        os.chmod(path, entry.external_attr >> 16)
+for name in names:
+    with zipfile.ZipFile(f"/{name}") as archive:
+        for entry in archive.infolist():
+            path = archive.extract(entry, "/python")
+            os.chmod(path, entry.external_attr >> 16)
 sys.path.insert(0, "/python")
 from ddpgen.web import interface
 page = interface.start()
@@ -16,11 +17,13 @@ call, step = page.call, lambda: next(steps, "")
 `;
 
 async function begin() {
-  const [python, zip] = await Promise.all([
+  const names = location.search === "?releases" ? ["python.zip", "releases.zip"] : ["python.zip"];
+  const [python, ...zips] = await Promise.all([
     loadPyodide({ indexURL: "./pyodide/" }),
-    fetch("python.zip").then((reply) => reply.arrayBuffer()),
+    ...names.map((name) => fetch(name).then((reply) => reply.arrayBuffer())),
   ]);
-  python.FS.writeFile("/python.zip", new Uint8Array(zip));
+  names.forEach((name, index) => python.FS.writeFile(`/${name}`, new Uint8Array(zips[index])));
+  python.globals.set("names", names);
   python.runPython(UNPACK);
   return ["call", "step"].map((name) => python.globals.get(name));
 }

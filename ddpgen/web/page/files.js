@@ -29,6 +29,7 @@ function list(folder, place, path, open) {
   for (const file of [...folder.files.filter((one) => !hidden(one)), ...folder.files.filter(hidden)]) {
     const changed = file.kind !== "same";
     const button = element("button", { type: "button", class: file.kind, "data-path": file.path,
+      title: file.was ? `${file.was} before` : null,
       "aria-current": file.path === path ? "true" : null, click: () => open(file.path) },
     element("span", { class: "file", text: file.name }));
     if (changed) button.append(" ", element("span", { class: "much", text: `${SIGNS[file.kind]}${lines(file.added, file.removed)}` }));
@@ -41,6 +42,15 @@ function list(folder, place, path, open) {
     made.append(element("li", {}, box));
   }
   return made;
+}
+
+/** Choose the file to show: the open one if it differs, or nothing does; else the one that differs most. */
+export function toShow(files, path, main) {
+  const now = files.find((file) => file.path === path);
+  const changed = files.filter(({ kind }) => kind !== "same");
+  if (now && (now.kind !== "same" || !changed.length)) return path;
+  const much = (file) => (/\.(md|yml)$/.test(file.path) ? 0 : file.added + file.removed);
+  return changed.reduce((best, file) => (!best || much(file) > much(best) ? file : best), null)?.path ?? main;
 }
 
 /** Let the arrow keys walk through the tree. */

@@ -1,10 +1,10 @@
 // The page: answers go to Python, what Python says of them is drawn. Nothing is decided here.
 
-import { draw } from "./code.js";
 import { count, element, find } from "./dom.js";
-import { drawTree, sentence, walk } from "./files.js";
+import { drawTree, sentence, toShow } from "./files.js";
 import { drawQuestions } from "./questions.js";
 import { call, ready } from "./transport.js";
+import { notice, showFile } from "./view.js";
 
 const MAIN = "train.py"; // the file that is shown first
 const RECENT = "recent";
@@ -15,7 +15,6 @@ const state = {
   words: "", // what was changed
   pinned: false, // whether the base stays
   path: MAIN,
-  sides: false,
   typed: "", // the question that is being typed in
   project: null,
 };
@@ -28,6 +27,7 @@ async function refresh() {
   if (number !== latest) return;
   state.project = project;
   history.replaceState(null, "", `#${project.address}`);
+  find("updates").href = `updates.html#${project.address}`;
   drawQuestions(find("questions"), project.groups, change, wonder);
   drawNumbers(project.numbers);
   drawCommand();
@@ -57,6 +57,8 @@ function valueOf(name) {
 }
 
 /** Say what each choice of a question would change: asked one by one, until the answers change. */
+let python = false; // whether calls are answered at once
+ready.finally(() => { python = true; }).catch(() => {});
 let wondering = "";
 async function wonder(name, choices) {
   const key = `${name} ${JSON.stringify(state.given)}`;
@@ -91,15 +93,8 @@ function drawChange() {
   find("pin").setAttribute("aria-pressed", String(state.pinned));
 }
 
-/** Stay at the open file if it is there, and differs where anything does; else go to what differs most. */
 function choose() {
-  const { files } = state.project;
-  const now = files.find(({ path }) => path === state.path);
-  const changed = files.filter(({ kind }) => kind !== "same");
-  if (now && (now.kind !== "same" || !changed.length)) return;
-  const much = ({ path, added, removed }) => (/\.(md|yml)$/.test(path) ? 0 : added + removed);
-  const most = changed.reduce((best, file) => (!best || much(file) > much(best) ? file : best), null);
-  state.path = most?.path ?? MAIN;
+  state.path = toShow(state.project.files, state.path, MAIN);
 }
 
 async function show(number = ++latest) {
@@ -107,38 +102,12 @@ async function show(number = ++latest) {
   drawTree(state.project.files, path, open);
   const { rows } = await call("file", { given, base, path });
   if (number !== latest) return;
-  find("path").textContent = path;
-  const text = find("text");
-  text.replaceChildren(draw(path, rows, state.sides));
-  const changed = rows.some(([mark]) => mark !== " ");
-  find("moves").classList.toggle("on", changed);
-  text.classList.toggle("whole", rows.every(([mark]) => mark !== " "));
-  find("sides").setAttribute("aria-pressed", String(state.sides));
-  text.scrollTo(0, 0);
-  if (changed) jump(1);
+  showFile(path, rows);
 }
 
 function open(path) {
   state.path = path;
   show();
-}
-
-/** Scroll to the next or the previous change. */
-function jump(step) {
-  const text = find("text");
-  const lit = (node) => node && (node.classList.contains("new") || node.classList.contains("gone") || node.classList.contains("none"));
-  const rows = [...text.querySelectorAll(".rows:last-child > .line")];
-  const starts = rows.filter((row, index) => lit(row) && !lit(rows[index - 1]));
-  const top = text.getBoundingClientRect().top;
-  const places = starts.map((row) => row.getBoundingClientRect().top - top + text.scrollTop - 60);
-  const now = text.scrollTop;
-  const next = step > 0 ? places.find((place) => place > now + 4) : places.findLast((place) => place < now - 4);
-  if (next !== undefined) text.scrollTo(0, next);
-}
-
-function notice(words) {
-  find("notice-text").replaceChildren(...words.map((text) => element("p", { text })));
-  find("notice").hidden = !words.length;
 }
 
 async function copy(button, text) {
@@ -197,14 +166,9 @@ async function begin() {
 }
 
 find("questions").addEventListener("submit", (event) => event.preventDefault());
-find("tree").addEventListener("keydown", walk);
-find("notice-close").addEventListener("click", () => notice([]));
 find("copy").addEventListener("click", (event) => copy(event.currentTarget, state.project.command));
 find("address").addEventListener("click", (event) => copy(event.currentTarget, location.href));
 find("download").addEventListener("click", download);
-find("previous").addEventListener("click", () => jump(-1));
-find("next").addEventListener("click", () => jump(1));
-find("sides").addEventListener("click", () => { state.sides = !state.sides; show(); });
 find("seen").addEventListener("click", () => { Object.assign(state, { base: null, pinned: false, words: "" }); refresh(); });
 find("pin").addEventListener("click", () => {
   Object.assign(state, state.pinned
@@ -217,11 +181,6 @@ for (const link of document.querySelectorAll("nav a")) {
   // The address belongs to the answers: these links move, and leave it as it is.
   link.addEventListener("click", (event) => { event.preventDefault(); find(link.hash.slice(1)).focus(); });
 }
-
-let python = false; // whether calls are answered at once
-ready.catch((error) => notice([`Python does not run in this browser (${error.message}). "ddpgen web" brings this page with Python from your machine.`]))
-  .finally(() => { python = true; find("loading").hidden = true; });
-setTimeout(() => { find("loading").hidden = python; }, 150);
 
 drawRecent();
 begin();

@@ -1,0 +1,89 @@
+// What an update would bring: two versions, a project's answers, the files of both, and the changelog.
+
+import { element, find } from "./dom.js";
+import { drawTree, sentence, toShow } from "./files.js";
+import { call } from "./transport.js";
+import { notice, showFile } from "./view.js";
+
+const state = { given: {}, files: [], path: "train.py" };
+let latest = 0;
+
+async function refresh() {
+  const number = ++latest;
+  const since = find("since").value, to = find("to").value;
+  const reply = await call("update", { given: state.given, since, to });
+  if (number !== latest) return;
+  notice(reply.problem ? [`Version ${to} refuses an answer: ${reply.problem}`] : []);
+  if (reply.problem) return;
+  state.files = reply.files;
+  state.path = toShow(reply.files, state.path, "train.py");
+  find("change").classList.add("on");
+  find("change-text").textContent = `${since} → ${to}: ${sentence(reply.files)}`;
+  find("notes").replaceChildren(
+    ...(reply.answers.length ? [element("h2", { text: "Answers" }), list(reply.answers)] : []),
+    ...reply.notes.reverse().flatMap(({ version, text }) => [element("h2", { text: version }), ...entries(text)]),
+  );
+  await show(number);
+}
+
+async function show(number = ++latest) {
+  drawTree(state.files, state.path, (path) => { state.path = path; show(); });
+  const { rows } = await call("updated", { given: state.given, since: find("since").value, to: find("to").value, path: state.path });
+  if (number === latest) showFile(state.path, rows);
+}
+
+const list = (texts) => element("ul", {}, ...texts.map((text) => element("li", {}, ...marked(text))));
+
+/** The entries of a changelog: paragraphs, and lists whose entries begin with "- ". */
+function entries(text) {
+  const found = [];
+  for (const part of text.trim().split(/\n\n+/)) {
+    if (/^ddpgen \d\S*$/.test(part)) continue; // the heading says it
+    const items = part.split(/^- /m);
+    if (items[0].trim()) found.push(element("p", {}, ...marked(items[0])));
+    if (items.length > 1) found.push(list(items.slice(1)));
+  }
+  return found;
+}
+
+/** A text of the changelog: what stands between backticks is code, and links are their words. */
+function marked(text) {
+  const words = text.trim().replace(/\s+/g, " ").replace(/\[([^\]]+)\]\([^)]*\)/g, "$1").split("`");
+  return words.map((part, index) => (index % 2 ? element("code", { text: part }) : part));
+}
+
+async function take(file) {
+  const { problem, since, given } = await call("recorded", { text: (await file.text()).slice(0, 100_000) });
+  notice(problem ? [`${file.name}: ${problem}`] : []);
+  if (problem) return;
+  state.given = given;
+  find("since").value = since;
+  find("whose").textContent = `The answers in ${file.name}, of a project made with ${since}.`;
+  await refresh();
+}
+
+async function begin() {
+  const versions = await call("versions", {});
+  for (const [id, chosen] of [["since", versions.at(-2)], ["to", versions.at(-1)]]) {
+    find(id).replaceChildren(...versions.map((text) => element("option", { value: text, text })));
+    find(id).value = chosen;
+    find(id).addEventListener("change", refresh);
+  }
+  if (location.hash.length > 1) {
+    const { given, words } = await call("read", { text: location.hash });
+    state.given = given;
+    notice(words);
+    find("back").href = `index.html${location.hash}`;
+  }
+  await refresh();
+}
+
+find("choice").addEventListener("submit", (event) => event.preventDefault());
+find("file").addEventListener("change", (event) => { if (event.target.files.length) take(event.target.files[0]); });
+for (const kind of ["dragover", "drop"]) {
+  addEventListener(kind, (event) => {
+    event.preventDefault();
+    if (kind === "drop" && event.dataTransfer.files.length) take(event.dataTransfer.files[0]);
+  });
+}
+begin();
