@@ -174,6 +174,9 @@ def _forget_parents(python: str) -> None:
     multiprocessing.set_executable(python)
     random.seed()
     sys.modules["numpy"].random.seed()
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(f"{TESTS}/"):
+            del sys.modules[name]
 
 
 def _run(order: dict[str, Any]) -> int:

@@ -10,6 +10,7 @@ Neither are pictures drawn here, which takes longer than the training: `Figure.s
 empty file. They are drawn where ranks are forked.
 """
 
+import dataclasses
 import faulthandler
 import gc
 import importlib
@@ -122,6 +123,7 @@ def serve(variables: Mapping[str, str], jobs: Connection) -> None:
     faulthandler.enable()  # SIGABRT prints where a rank hangs
     emulate_precisions()
     importlib.import_module("matplotlib.figure").Figure.savefig = _leave_empty
+    vars(dataclasses)["exec"] = sources.execute
     group = LentGroup()
     gc.collect()
     gc.freeze()  # what was imported here is no garbage: later collections pass over it
@@ -151,6 +153,7 @@ def _run(job: Job, group: LentGroup, around: Surroundings) -> str:
                 importlib.import_module("train").main(list(job.overrides))
             gc.collect()
             _close_libraries()
+            gc.freeze()  # what libraries keep from now on
             around.restore()
             left = [*around.left(), *group.left()]
             assert not left, f"the program left behind: {', '.join(left)}"
