@@ -129,7 +129,8 @@ def settings(answers: Answers, shared: Path) -> list[str]:
 
 @cache
 def _small(common: str) -> list[str]:
-    lines = [node for node in ast.parse(common).body if isinstance(node, ast.Assign | ast.AugAssign)]
+    body = ast.parse(common).body
+    lines = [node for node in body if isinstance(node, ast.Assign | ast.AugAssign)]
     parts = [node.value for node in lines if ast.unparse(node).startswith("SMALL ")]
     return [override for part in parts for override in ast.literal_eval(part)]
 
