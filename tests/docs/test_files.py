@@ -27,7 +27,7 @@ MOST: Answers = {
     "clusters": ["local", "ssh", "slurm", "kubernetes", "pbs", "lsf", "skypilot"],
 }
 LEAST: Answers = {"checkpoint": False, "compression": False, "tools": [], "watch": []}
-LEAST |= {"clusters": ["local"]}
+LEAST |= {"clusters": ["local"], "sharding": "off"}
 
 
 def table() -> dict[str, str]:
@@ -69,7 +69,8 @@ def word(value: Value) -> str:
 
 def projects() -> Iterator[Answers]:
     """The largest, the smallest, each with one answer of the largest alone; all families' tools."""
-    plain = {"model": "mlp", "tracker": "none", "container": "none"} | LEAST
+    plain: Answers = {"model": "mlp", "tracker": "none", "container": "none"}
+    plain |= LEAST
     yield plain | MOST
     yield plain
     for name, value in MOST.items():
@@ -81,6 +82,8 @@ def projects() -> Iterator[Answers]:
             if one == "docker":
                 needed = {"clusters": ["local"]}
             yield plain | needed | {name: chosen}
+    for sharding, checkpoint in (("fsdp", True), ("hsdp", False)):
+        yield plain | {"sharding": sharding, "checkpoint": checkpoint}
     for model in template.QUESTIONS["model"].values:
         for tool in ("predict", "checkpoints"):
             yield plain | {"model": model, "checkpoint": True, "tools": [tool]}

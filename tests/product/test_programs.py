@@ -47,6 +47,9 @@ SOURCE = {
 WHAT_IS_COMPUTED = ("model", "lora", "batch_norm", "amp")
 # Of the loss, relative. Two ranks round differently from one, as their micro-batches are smaller.
 TOLERANCE = {"off": 2e-5, "bf16": 2e-2, "fp16": 4e-3}
+# FSDP gathers weights in bfloat16, so that each rank's gradients are rounded to 8 bits before they
+# are summed. The loss stays near; the norm of a gradient that has become small does not.
+NORMS_OF_SHARES = 1e-1
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -229,7 +232,9 @@ def prove(
     check_history(rows)
 
     ranks, plain = plainest(answers)
-    compare(rows, reference(ranks, plain), TOLERANCE[str(answers["amp"])])
+    rounded = answers["amp"] == "bf16" and answers["sharding"] in ("fsdp", "hsdp")
+    of_norms = NORMS_OF_SHARES if rounded else 0.0
+    compare(rows, reference(ranks, plain), TOLERANCE[str(answers["amp"])], of_norms)
     if answers.get("dynamic_graph"):
         skipping = [*overrides, "model.layer_drop=0.5"]
         dropping = train(project, 2, skipping, "dropping", start)
