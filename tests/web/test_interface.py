@@ -22,7 +22,7 @@ from ddpgen.fetching import template_source
 from ddpgen.rendering.render import files_of, render
 from ddpgen.rendering.texts import File, Template
 from ddpgen.rendering.versions import Versions
-from ddpgen.web import address, difference
+from ddpgen.web import address, difference, interface
 from ddpgen.web.interface import CALLS, Interface
 
 QUESTIONNAIRE = questions.load()
@@ -107,6 +107,18 @@ def test_questions_that_do_not_apply_disappear_and_come_back_as_they_were() -> N
     assert other["problems"] == {}
 
 
+def test_answers_that_do_not_apply_do_not_hinder_the_view_of_an_update() -> None:
+    page = interface.start()
+    arguments = {"since": "0.4.0", "to": "0.5.0"}
+    given = {"model": "mlp", "batch_norm": "sync", "nodes": "2", "unknown": "x"}
+    replies = [
+        json.loads(str(page.call("update", json.dumps({**arguments, "given": g}))))
+        for g in (given, {"model": "mlp"})
+    ]
+    assert "problem" not in replies[0]
+    assert replies[0] == replies[1]
+
+
 def test_refused_answer_says_why_and_has_no_effect() -> None:
     reply = PAGE.project({"nodes": "2"}, {})
     assert "local starts one node only" in states(reply)["nodes"]["problem"]
@@ -183,6 +195,11 @@ def test_address_holds_the_answers(seed: int) -> None:
     assert [again[key] for key in ("address", "command", "files")] == [
         reply[key] for key in ("address", "command", "files")
     ]
+
+
+def test_address_with_the_old_name_of_a_question_is_understood() -> None:
+    reply = PAGE.read("#v=0.1.0&clusters=ssh&nodes=2&network_interface=eth0")
+    assert reply == {"given": {"clusters": "ssh", "nodes": "2", "interface": "eth0"}, "words": []}
 
 
 def test_address_says_what_does_not_fit() -> None:
