@@ -383,10 +383,10 @@ MUTATIONS = [
         "    for buffer in list(model.module.buffers())[:1]:\n",
         check="that all buffers are meant only the function's comment says"),
     Mutation("B4", "no warning", "local", "engine/report.py",
-        "        if batches.micro_batch <= 2:\n", "        if False:\n",
+        "        if batches.micro_batch < 16:\n", "        if False:\n",
         check="to warn is a courtesy"),
     Mutation("B4", "no warning at two samples", "local", "engine/report.py",
-        "        if batches.micro_batch <= 2:\n", "        if batches.micro_batch < 2:\n",
+        "        if batches.micro_batch < 16:\n", "        if batches.micro_batch < 15:\n",
         check="to warn is a courtesy"),
     # --- checkpoint and resume ---
     Mutation("K1", "every rank writes", "mlp", "engine/checkpoint.py",
