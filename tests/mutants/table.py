@@ -27,6 +27,7 @@ BASES: dict[str, Answers] = {
     "dynamic": {"model": "mlp", "amp": "off", "dynamic_graph": True},
     "table": {"model": "table", "amp": "off"},
     "watch": {"model": "mlp", "amp": "off", "watch": ["replicas"]},
+    "fsdp": {"model": "mlp", "amp": "bf16", "accumulation": True, "sharding": "fsdp"},
     "slurm": {
         "model": "mlp",
         "amp": "off",
@@ -55,6 +56,7 @@ class Mutation(NamedTuple):
 
 # Why `ddpgen check` is silent about some.
 PREPARED = "which settings enter the prepared data is not in the source"
+FSDP = "the checker reads programs of DDP: what FSDP shares out, the source alone does not show"
 REPLICAS = "which values must be equal on all ranks is not in the source"
 CONTENT = "whether it is right depends on the data"
 
@@ -389,6 +391,60 @@ MUTATIONS = [
         "        if batches.micro_batch < 16:\n", "        if batches.micro_batch < 15:\n",
         check="to warn is a courtesy"),
     # --- checkpoint and resume ---
+    Mutation("F1", "the optimizer is made of the whole weights", "fsdp", "train.py",
+        "    network = sharding.wrap(model.build(cfg.model, shape), process, cfg, low)\n"
+        "    return TrainState(\n"
+        "        model=network,\n"
+        "        optimizer=optim.build(network, cfg.optim),\n",
+        "    network = model.build(cfg.model, shape)\n"
+        "    optimizer = optim.build(network, cfg.optim)\n"
+        "    network = sharding.wrap(network, process, cfg, low)\n"
+        "    return TrainState(\n"
+        "        model=network,\n"
+        "        optimizer=optimizer,\n", check=FSDP),
+    Mutation("F1", "the optimizer is made between blocks and the whole", "fsdp", "train.py",
+        "        optimizer=optim.build(network, cfg.optim),\n",
+        "        optimizer=optim.build(model.build(cfg.model, shape), cfg.optim),\n", check=FSDP),
+    Mutation("F2", "only blocks are wrapped", "fsdp", "engine/sharding.py",
+        "    fully_shard(network, mesh=mesh, reshard_after_forward=False, mp_policy=policy)\n",
+        "", check=FSDP),
+    Mutation("F2", "only the head is wrapped besides", "fsdp", "engine/sharding.py",
+        "    fully_shard(network, mesh=mesh,",
+        "    fully_shard([*network.children()][-1], mesh=mesh,", check=FSDP),
+    Mutation("F3", "the norm of the own share", "fsdp", "steps.py",
+        "    norm = nn.utils.clip_grad_norm_(state.model.parameters(), clip_norm)\n"
+        "    state.norm = sharding.whole(norm)\n",
+        "    weights = list(state.model.parameters())\n"
+        "    state.norm = nn.utils.get_total_norm([vars(p.grad)['_local_tensor'] for p in weights])\n"
+        "    nn.utils.clip_grads_with_norm_(weights, clip_norm, state.norm)\n", check=FSDP),
+    Mutation("F3", "the own part of the norm is reported, and decides", "fsdp", "engine/sharding.py",
+        "    return tensor.full_tensor() if",
+        "    return tensor.to_local() if", check=FSDP),
+    Mutation("F4", "rank 0 saves its own shares", "fsdp", "engine/shares.py",
+        "    tensor = sharding.whole(values)\n",
+        "    tensor = values.to_local()\n", check=FSDP),
+    Mutation("F4", "weights as they lie in the model", "fsdp", "engine/state.py",
+        "shares.gathered(self.model.state_dict(), is_main)", "self.model.state_dict()", check=FSDP),
+    Mutation("F5", "blocks are not wrapped", "fsdp", "engine/sharding.py",
+        "        fully_shard(block, mesh=mesh, reshard_after_forward=again, mp_policy=policy)\n",
+        "", check=FSDP),
+    Mutation("F5", "another class than that of the blocks", "fsdp", "model.py",
+        "BLOCK = Block", "BLOCK = nn.LayerNorm", check=FSDP),
+    Mutation("F6", "summed after each micro-batch", "fsdp", "steps.py",
+        "sharding.reduce_next(state.model, cfg.fsdp.reduce_each_micro_batch)",
+        "sharding.reduce_next(state.model, True)", check=FSDP),
+    Mutation("F6", "never summed", "fsdp", "steps.py",
+        "    sharding.reduce_next(state.model, True)\n", "", check=FSDP),
+    Mutation("F7", "summed in bfloat16", "fsdp", "engine/sharding.py",
+        "        reduce_dtype=torch.float32 if low else None,\n", "", check=FSDP),
+    Mutation("F7", "inputs are cast as well", "fsdp", "engine/sharding.py",
+        "        cast_forward_inputs=False,\n", "", check=FSDP),
+    Mutation("F8", "other weights on each rank", "fsdp", "train.py",
+        'loading.seed_all("weights", cfg.run.seed)',
+        'loading.seed_all("weights", cfg.run.seed, process.rank)', check=FSDP),
+    Mutation("F8", "no seed for weights", "fsdp", "train.py",
+        '    loading.seed_all("weights", cfg.run.seed)\n',
+        '    loading.seed_all("weights", os.getpid())\n', check=FSDP),
     Mutation("K1", "every rank writes", "mlp", "engine/checkpoint.py",
         "    distributed.on_main(process, task)\n", "    task()\n"),
     Mutation("K1", "the first rank of each node writes", "mlp", "engine/distributed.py",

@@ -37,6 +37,7 @@ def renamed(answers: Mapping[str, Value], tag: str) -> dict[str, Value]:
     """The same answers, under the names that they have in a version."""
     names = {"gpu_type": "accelerator"} if tag == NEW else {}
     names |= {"interface": "network_interface"} if tag == "v0.1.0" else {}
+    names |= {"sharding": "optimizer_sharding"} if origin.order(tag) < (0, 6, 0) else {}
     return {names.get(key, key): value for key, value in answers.items()}
 
 
