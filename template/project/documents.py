@@ -22,9 +22,8 @@ ENDINGS = (".jsonl", ".parquet")
 WEIGHTS = ["*.json", "*.jinja", "*.model", "*.safetensors", "*.txt"]  # what is fetched of a model
 AT_ONCE = 1000  # records that are tokenised together
 MODULES = (  # of the standard library, whose functions are asked about
-    "argparse ast asyncio collections concurrent ctypes datetime difflib email fractions http "
-    "importlib inspect ipaddress json logging multiprocessing os pathlib random shutil statistics "
-    "subprocess tarfile tempfile textwrap threading typing unittest urllib weakref xml zipfile"
+    "_pydecimal calendar codecs collections ftplib functools importlib inspect ipaddress logging "
+    "mailbox pathlib random socket statistics tarfile tempfile threading traceback"
 )
 CHAT = (  # the template where nothing is pretrained
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"

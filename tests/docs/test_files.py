@@ -13,7 +13,7 @@ from docs.page import DOCS, ROOT
 
 TABLE = DOCS / "reference" / "files.md"
 ROW = re.compile(r"^\| `([^`]+)` \| [^|]+ \| ([^|]*)\|$", re.MULTILINE)
-CONDITION = re.compile(r"`(\w+)=([\w,]+)`")
+CONDITION = re.compile(r"`(\w+)=([\w,-]+)`")
 NOT_ONLY_LOCAL = "`clusters` other than `local` alone"
 # A project with every file that does not belong to a cluster, and one with the fewest files.
 MOST: Answers = {

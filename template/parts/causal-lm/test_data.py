@@ -116,34 +116,30 @@ def test_rows_are_full(tmp_path: Path) -> None:
     assert data.counts(whole(rows).targets).float().mean() > 0.97
 
 
-def losses(network: torch.nn.Module, *rows: list[documents.Document]) -> list[float]:
-    """The loss of each first document, with others behind it."""
-    found = []
-    for row in rows:
-        inputs, positions, targets = (t.long() for t in documents.pack(row, 24))
-        assert len(inputs) == 1
-        size = len(row[0].tokens) - 1
-        outputs = network(inputs, positions)
-        found.append(model.loss_sum(outputs[:, :size], targets[:, :size]).item())
-    return found
+def loss_behind(network: torch.nn.Module, *row: documents.Document) -> float:
+    """The loss of the last document of a row; those before it are longer."""
+    inputs, positions, targets = (t.long() for t in documents.pack(list(row), 24))
+    begin = sum(len(document.tokens) - 1 for document in row[:-1])
+    end = begin + len(row[-1].tokens) - 1
+    assert inputs[0, begin:end].tolist() == row[-1].tokens[:-1]
+    outputs = network(inputs, positions)[:, begin:end]
+    return model.loss_sum(outputs, targets[:, begin:end]).item()
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_neighbours_change_nothing(tmp_path: Path, attention: str) -> None:
-    """A document's loss is that of the document alone, whatever lies in the same row."""
-    shape = SHAPE
-    network: Any = model.build(common.settings(tmp_path).model, shape).eval()
+    """A document's loss is that of the document alone, whatever lies before it in its row."""
+    network: Any = model.build(common.settings(tmp_path).model, SHAPE).eval()
     network.settings._attn_implementation = attention
-    first, *others = (
+    one, two, three, last = (
         documents.Document(list(range(n, n + size)), [True] * size)
-        for n, size in ((1, 12), (100, 9), (200, 9), (50, 4))
+        for n, size in ((100, 12), (200, 12), (250, 9), (50, 6))
     )
-    alone = losses(network, [first])
-    with_others = losses(network, [first, others[0]], [first, others[1]], [first, *others[1:]])
-    assert with_others == pytest.approx(alone * 3, rel=1e-5)
-    ids = torch.tensor([first.tokens])
-    plain = network.inner(ids, labels=ids).loss.item() * (len(first.tokens) - 1)  # unpacked
-    assert alone == pytest.approx([plain], rel=1e-5)
+    rows = [[last], [one, last], [two, last], [one, three, last]]
+    found = [loss_behind(network, *row) for row in rows]
+    ids = torch.tensor([last.tokens])
+    plain = network.inner(ids, labels=ids).loss.item() * (len(last.tokens) - 1)  # nothing packed
+    assert found == pytest.approx([plain] * 4, rel=1e-5)
 
 
 def test_loss_and_metrics_are_known(tmp_path: Path) -> None:
