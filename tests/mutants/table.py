@@ -26,7 +26,7 @@ BASES: dict[str, Answers] = {
     "local": {"model": "custom", "amp": "off", "batch_norm": "local"},
     "dynamic": {"model": "mlp", "amp": "off", "dynamic_graph": True},
     "table": {"model": "table", "amp": "off"},
-    "watch": {"model": "mlp", "amp": "off", "watch": ["replicas"]},
+    "watch": {"model": "mlp", "amp": "off", "watch": ["replicas", "spikes", "ranks"]},
     "fsdp": {"model": "mlp", "amp": "bf16", "accumulation": True, "sharding": "fsdp"},
     "causal": {"model": "causal-lm", "amp": "off"},
     "slurm": {
@@ -59,6 +59,8 @@ class Mutation(NamedTuple):
 PREPARED = "which settings enter the prepared data is not in the source"
 FSDP = "the checker reads programs of DDP: what FSDP shares out, the source alone does not show"
 REPLICAS = "which values must be equal on all ranks is not in the source"
+SPIKES = "which losses and norms are usual shows while a run goes on"
+WAITING = "who is waited for shows while a run stands still"
 CONTENT = "whether it is right depends on the data"
 
 # fmt: off
@@ -542,6 +544,21 @@ MUTATIONS = [
     Mutation("K14", "a difference that one rank alone has is lost", "watch",
         "engine/watch/replicas.py", "torch.stack([prints, ~prints])",
         "torch.stack([prints, prints])", check=REPLICAS),
+    Mutation("G15", "a spike is only counted", "watch", "engine/watch/spikes.py",
+        "        optimizer.found_inf = (spike | ~finite).float()  # see optim.AdamW\n", "",
+        check=SPIKES),
+    Mutation("G15", "a skipped spike advances the schedule", "watch", "engine/watch/spikes.py",
+        "        self.state.updates -= spike.long()  # optim.step counts the step as done\n", "",
+        check=SPIKES),
+    Mutation("G15", "what is usual is forgotten by a restart", "watch", "engine/state.py",
+        '            "watch": dict(self.memory),\n', "", check=SPIKES),
+    Mutation("G15", "each rank judges its own loss", "watch", "engine/watch/spikes.py",
+        "distributed.sum_over_ranks(state.loss.clone()) / max", "state.loss / max", check=SPIKES),
+    Mutation("G16", "skipped steps never end the run", "watch", "engine/watch/spikes.py",
+        "        if longest >= self.cfg.most_skipped:\n", "        if False:\n", check=SPIKES),
+    Mutation("G16", "skipped steps add up over the whole run", "watch", "engine/watch/spikes.py",
+        '(memory["row"] + 1) * (spike | ~finite)', 'memory["row"] + (spike | ~finite)',
+        check=SPIKES),
     # --- output ---
     Mutation("O1", "every rank talks", "mlp", "engine/report.py",
         "        if self.process.is_main:\n            clear",
@@ -581,6 +598,14 @@ MUTATIONS = [
     Mutation("O6", "nobody tells a mistake of another node", "gpt", "engine/distributed.py",
         '        print(f"{who}error', '        not rank and print(f"{who}error',
         check="who has told is not in the source"),
+    Mutation("O7", "the silence of rank 0 is the silence of all", "watch",
+        "engine/watch/waiting.py",
+        "        return self.rank == 0 or not self.store().check([self.key(0)])\n",
+        "        return self.rank == 0\n", check=WAITING),
+    Mutation("O7", "a rank that waits, too, is blamed", "watch", "engine/watch/waiting.py",
+        "if not WAITS.search(report.place)]", "if WAITS.search(report.place)]", check=WAITING),
+    Mutation("O7", "the rank with the most steps is blamed", "watch", "engine/watch/waiting.py",
+        "first = min(report.step", "first = max(report.step", check=WAITING),
     # --- launch ---
     Mutation("L1", "the number of processes is fixed", "slurm", "launch/node.sh",
         '--nproc-per-node="$NPROC"', "--nproc-per-node=8"),
