@@ -25,7 +25,7 @@ ANSWERS: dict[str, Value] = {
     "dynamic_graph": True,
     "tools": ["profile"],
     "tracker": "tensorboard",
-    "watch": ["replicas"],
+    "watch": ["replicas", "spikes", "ranks"],
 }
 SECTIONS = ("run", "train", "optim", "ddp", "checkpoint", "log", "profile", "watch")
 OWN_SECTIONS = ("data", "model")  # of each model family

@@ -4,7 +4,7 @@ import importlib
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -95,6 +95,15 @@ def pytest_report_header(config: pytest.Config) -> str:
 def chance(request: pytest.FixtureRequest) -> random.Random:
     """What a test draws from: `--seed` and the test's name give the same again."""
     return random.Random(f"{request.config.option.seed} {request.node.nodeid}")
+
+
+@pytest.fixture(scope="session")
+def forked() -> Iterator[Path]:
+    """A folder for the PATH, whose `python` and `pytest` are forked; see tests/forked."""
+    from forked.server import server
+
+    with server() as folder:
+        yield folder
 
 
 @pytest.fixture

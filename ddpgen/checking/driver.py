@@ -77,7 +77,11 @@ def _read(selection: Selection, report: Report) -> tuple[list[Module], list[Scri
             if path.suffix == ".py":
                 modules.append(Module(path, text))
             elif path.suffix == notebooks.SUFFIX:
-                modules += notebooks.read(path, text)
+                modules += (cells := notebooks.read(path, text))
+                report.notes += [
+                    f"{show(path)}: a cell was not checked: it is not valid Python ({where})"
+                    for where in cells[0].unread
+                ]
             else:
                 scripts.append(Script(path, text, frozenset(names)))
         except (OSError, ValueError, SyntaxError, RecursionError) as error:

@@ -88,7 +88,12 @@ EDITS = [
         "    model = model.to(process.device)\n",
         "    model.stem.to(process.device)\n",
     ),
-    Edit("D3", "steps.py", "(tensor.to(device, non_blocking=True) for tensor in batch)", "batch"),
+    Edit(
+        "D3",
+        "steps.py",
+        "(tensor.to(device, non_blocking=True) for tensor in batch)\n",
+        "batch\n    inputs = [tensor.to(device) for tensor in inputs]\n",
+    ),
     Edit(
         "D4",
         "engine/distributed.py",
@@ -127,8 +132,8 @@ EDITS = [
     Edit(
         "D9",
         "engine/distributed.py",
-        "        timeout=timedelta(seconds=cfg.timeout_seconds),\n",
-        "",
+        "backend, timeout=limit, ",
+        "backend, ",
     ),
     Edit("D9", "launch/nccl.env", "NCCL_DEBUG=WARN", "NCCL_DEBUG=WARN\nNCCL_TIMEOUT=1800"),
     Edit("D11", "launch/local.sh", "torchrun --standalone", "torchrun --master-port=29500"),
@@ -247,7 +252,7 @@ EDITS = [
     Edit(
         "K4",
         "engine/state.py",
-        '        self.target_count = snapshot["valid"]\n',
+        '        self.target_count.fill_(snapshot["valid"])\n',
         '        torch.set_rng_state(snapshot["random"])\n',
         PLAIN,
     ),
@@ -267,9 +272,9 @@ EDITS = [
     Edit("K7", "engine/checkpoint.py", "weights_only=True", "weights_only=False"),
     Edit(
         "K8",
-        "engine/distributed.py",
-        "            dist.broadcast_object_list(",
-        "            if process.is_main:\n                dist.broadcast_object_list(",
+        "engine/report.py",
+        "        loss = distributed.sum_over_ranks(",
+        "        if self.process.is_main:\n            loss = distributed.sum_over_ranks(",
     ),
     Edit(
         "K9",

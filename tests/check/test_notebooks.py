@@ -80,6 +80,14 @@ def test_files_that_cells_write_are_programs_of_their_own(tmp_path: Path) -> Non
     assert found(path) == [("D9", "cell 4, line 2")]
 
 
+def test_a_cell_that_is_no_python_is_left_out_and_told(tmp_path: Path) -> None:
+    path = write(tmp_path / "train.ipynb", DDP, "on paper:\nx <- 1\n", WRONG)
+    report = driver.check([path])
+    assert [(f.id, f.why.partition(":")[0]) for f in report.findings] == [("D9", "cell 4, line 1")]
+    (note,) = report.notes
+    assert note.endswith("a cell was not checked: it is not valid Python (cell 3, line 1)")
+
+
 def test_comments_and_settings_silence(tmp_path: Path) -> None:
     why = "# ddpgen: ignore[D9] shown on purpose"
     path = write(tmp_path / "train.ipynb", DDP, f"{WRONG}  {why}\n", f"{why}\n{WRONG}\n")

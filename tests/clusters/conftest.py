@@ -47,11 +47,16 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
-def environment() -> dict[str, str]:
-    """A user's environment: this interpreter's programs first, one thread per process."""
+def environment(request: pytest.FixtureRequest) -> dict[str, str]:
+    """A user's environment: this interpreter's programs first, one thread per process.
+
+    With `--clusters=some`, ranks and preparations are forked (tests/forked) where jobs start them.
+    """
     kept = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ}
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return {**kept, "PATH": path, "OMP_NUM_THREADS": "1"}
+    path = [str(Path(sys.executable).parent), os.environ["PATH"]]
+    if request.config.getoption("--clusters") == "some":
+        path.insert(0, str(request.getfixturevalue("forked")))
+    return {**kept, "PATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture(scope="session")

@@ -82,7 +82,7 @@ def test_preflight_runs_under_it(folder: Path, environment: dict[str, str]) -> N
 
 LONG = (
     "train.global_batch_size=64",
-    "train.max_steps=400",
+    "train.max_steps=250",
     "train.epochs=1000",
     "checkpoint.every_steps=50",
 )

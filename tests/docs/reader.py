@@ -2,7 +2,8 @@
 
 Three things are stood in for, because tests have neither a network nor a cluster: `python -m venv`
 makes an environment that changes nothing, `pip install` looks whether what it should bring is
-there, and `sbatch` checks the file where SLURM is not running. All else is real.
+there, and `sbatch` checks the file where SLURM is not running. All else is real; what `python` is
+told to run begins in a process that has imported torch (tests/forked).
 """
 
 import os
@@ -24,7 +25,7 @@ END = "=== end of the command ==="
 class Reader:
     """A shell in a folder, which keeps its folder and variables from command to command."""
 
-    def __init__(self, folder: Path, seconds: float = 300) -> None:
+    def __init__(self, folder: Path, forked: Path, seconds: float = 300) -> None:
         self.folder = folder
         self.deadline = time.monotonic() + seconds
         home = folder / "home"
@@ -36,7 +37,7 @@ class Reader:
         }
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
         inherited.pop("PYTHONPATH", None)
-        path = [str(STAND_INS), str(Path(sys.executable).parent), os.environ["PATH"]]
+        path = [str(STAND_INS), str(forked), str(Path(sys.executable).parent), os.environ["PATH"]]
         self.shell = subprocess.Popen(
             ["bash", "--noprofile", "--norc"],
             cwd=folder,
@@ -46,6 +47,7 @@ class Reader:
                 "HOME": str(home),
                 "PATH": os.pathsep.join(path),
                 "REAL_PYTHON": sys.executable,
+                "FORKED": str(forked),
                 "DDPGEN_CHECKOUT": str(ROOT),
                 "COLUMNS": "100",
                 # Ranks that share the cores of a test machine would only disturb each other.

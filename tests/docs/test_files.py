@@ -13,21 +13,21 @@ from docs.page import DOCS, ROOT
 
 TABLE = DOCS / "reference" / "files.md"
 ROW = re.compile(r"^\| `([^`]+)` \| [^|]+ \| ([^|]*)\|$", re.MULTILINE)
-CONDITION = re.compile(r"`(\w+)=([\w,]+)`")
+CONDITION = re.compile(r"`(\w+)=([\w,-]+)`")
 NOT_ONLY_LOCAL = "`clusters` other than `local` alone"
 # A project with every file that does not belong to a cluster, and one with the fewest files.
 MOST: Answers = {
     "checkpoint": True,
     "compression": True,
     "tools": ["preflight", "memory", "scaling", "profile", "predict", "checkpoints"],
-    "watch": ["replicas"],
+    "watch": ["replicas", "spikes", "ranks"],
     "tracker": "wandb",
     "model": "custom",
     "container": "docker",
     "clusters": ["local", "ssh", "slurm", "kubernetes", "pbs", "lsf", "skypilot"],
 }
 LEAST: Answers = {"checkpoint": False, "compression": False, "tools": [], "watch": []}
-LEAST |= {"clusters": ["local"]}
+LEAST |= {"clusters": ["local"], "sharding": "off"}
 
 
 def table() -> dict[str, str]:
@@ -69,7 +69,8 @@ def word(value: Value) -> str:
 
 def projects() -> Iterator[Answers]:
     """The largest, the smallest, each with one answer of the largest alone; all families' tools."""
-    plain = {"model": "mlp", "tracker": "none", "container": "none"} | LEAST
+    plain: Answers = {"model": "mlp", "tracker": "none", "container": "none"}
+    plain |= LEAST
     yield plain | MOST
     yield plain
     for name, value in MOST.items():
@@ -81,6 +82,8 @@ def projects() -> Iterator[Answers]:
             if one == "docker":
                 needed = {"clusters": ["local"]}
             yield plain | needed | {name: chosen}
+    for sharding, checkpoint in (("fsdp", True), ("hsdp", False)):
+        yield plain | {"sharding": sharding, "checkpoint": checkpoint}
     for model in template.QUESTIONS["model"].values:
         for tool in ("predict", "checkpoints"):
             yield plain | {"model": model, "checkpoint": True, "tools": [tool]}

@@ -12,7 +12,13 @@ from docs.page import DOCS
 
 PROJECTS: list[Answers] = [
     {},
-    {"model": "custom", "tools": ["preflight"], "watch": ["replicas"], "amp": "fp16"},
+    {
+        "model": "custom",
+        "tools": ["preflight"],
+        "watch": ["replicas", "spikes", "ranks"],
+        "accumulation": True,
+        "amp": "fp16",
+    },
     {
         "model": "gpt",
         "tools": ["preflight", "memory", "scaling", "profile", "predict", "checkpoints"],

@@ -17,6 +17,8 @@ EFFECTS = {
     "howto/classify-texts.md": ["my-topics/runs/first/curve.png"],
     "howto/commit.md": ["my-project/.pre-commit-config.yaml"],
     "howto/fewer-gpus.md": ["my-run/runs/first/curve.png"],
+    "howto/fine-tune.md": ["my-assistant/exported/adapter_model.safetensors"],
+    "howto/fsdp.md": ["my-model/engine/sharding.py", "my-model/runs/first/curve.png"],
     "howto/hang.md": ["my-hang/runs/first/config.toml"],
     "howto/hugging-face.md": ["my-model/runs/lora/curve.png"],
     "howto/images.md": ["my-images/runs/first/curve.png"],
@@ -44,12 +46,12 @@ def test_every_page_has_an_effect() -> None:
 
 
 @pytest.mark.parametrize("path", EFFECTS)
-def test_page(path: str, tmp_path: Path) -> None:
+def test_page(path: str, tmp_path: Path, forked: Path) -> None:
     """Its commands print what it promises, its edits fit, and its effect is there."""
     text = (page.DOCS / path).read_text(encoding="utf-8")
     assert set(page.not_run(text)) <= NOT_RUN
     assert any(isinstance(step, Command) and step.expected for step in page.steps(text))
-    follow(text, tmp_path)
+    follow(text, tmp_path, forked)
     missing = [effect for effect in EFFECTS[path] if not (tmp_path / effect).is_file()]
     assert not missing
 
@@ -83,14 +85,14 @@ $ false
 """
 
 
-def follow(text: str, folder: Path, seconds: float = 300) -> None:
-    with Reader(folder, seconds) as reader:
+def follow(text: str, folder: Path, forked: Path, seconds: float = 900) -> None:
+    with Reader(folder, forked, seconds) as reader:
         for step in page.steps(text):
             reader.do(step)
 
 
-def test_good_page(tmp_path: Path) -> None:
-    follow(GOOD, tmp_path)
+def test_good_page(tmp_path: Path, forked: Path) -> None:
+    follow(GOOD, tmp_path, forked)
     assert (tmp_path / "hello.py").read_text() == 'print("good", 7, "day")\n'
     kinds = [type(step) for step in page.steps(GOOD)]
     assert kinds == [Edit, Command, Command, Edit, Command, Command]
@@ -108,9 +110,9 @@ def test_good_page(tmp_path: Path) -> None:
         ("ls absent", "sleep 70", "did not come to an end"),
     ],
 )
-def test_wrong_page(right: str, wrong: str, reason: str, tmp_path: Path) -> None:
+def test_wrong_page(right: str, wrong: str, reason: str, tmp_path: Path, forked: Path) -> None:
     """Whatever a page says wrongly is noticed."""
     assert GOOD.count(right) == 1
     seconds = 3 if "sleep" in wrong else 60
     with pytest.raises(PageError, match=reason):
-        follow(GOOD.replace(right, wrong), tmp_path, seconds)
+        follow(GOOD.replace(right, wrong), tmp_path, forked, seconds)

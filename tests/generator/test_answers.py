@@ -216,7 +216,7 @@ def test_old_name_of_a_renamed_question_is_understood() -> None:
     assert questionnaire.renamed
     for old, new in questionnaire.renamed.items():
         assert old not in questionnaire.questions
-        text = "eth0"
+        text = str([*questionnaire.questions[new].values, "eth0"][0])
         assert answers.from_flags(questionnaire, [f"{old}={text}"]) == {new: text}
         with pytest.raises(DdpgenError, match="given twice"):
             answers.from_flags(questionnaire, [f"{old}={text}", f"{new}={text}"])

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 from product.combinations import identifier
@@ -13,7 +12,7 @@ from gpu import __main__ as bundle
 from gpu import page
 
 
-def test_bundle_runs_anywhere(tmp_path: Path) -> None:
+def test_bundle_runs_anywhere(tmp_path: Path, forked: Path) -> None:
     """Without pytest and ddpgen; a second run has nothing left to do; failures count."""
     rows = [row for row in bundle.few() if row["model"] == "mlp"]
     one = next(identifier(row) for row in rows if row["amp"] == "fp16")
@@ -23,7 +22,7 @@ def test_bundle_runs_anywhere(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name not in only}
 
     def run() -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "run.py", "--device=cpu", f"--only={one}"]
+        command = [str(forked / "python"), "run.py", "--device=cpu", f"--only={one}"]
         return subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, check=False
         )

@@ -37,6 +37,8 @@ PRELOADED = [
     "pyarrow.parquet",
     "pyarrow.compute",
     "transformers.models.distilbert.modeling_distilbert",
+    "transformers.models.gpt_neox.modeling_gpt_neox",
+    "peft",
     "torch.utils.tensorboard",
     "mlflow",
     "mlflow.store.tracking.sqlalchemy_workspace_store",

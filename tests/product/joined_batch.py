@@ -21,6 +21,7 @@ from engine import distributed, loading
 from support import common, processes, reference
 from torch import Tensor, nn
 from torch.distributed.elastic.utils.distributed import create_c10d_store
+from torch.distributed.tensor import DTensor
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils.data import Subset
 
@@ -97,11 +98,16 @@ def note_gradients() -> list[Tensor]:
     def clip_and_note(parameters: Iterator[nn.Parameter], limit: float) -> Tensor:
         tensors = [p for p in parameters if p.grad is not None]
         norm = clip(tensors, limit)
-        noted.append(torch.cat([p.grad.flatten() for p in tensors if p.grad is not None]))
+        noted.append(torch.cat([whole(p.grad).flatten() for p in tensors if p.grad is not None]))
         return norm
 
     common.replace(nn.utils, "clip_grad_norm_", clip_and_note)
     return noted
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """The tensor that the ranks share out, where they do."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def prepare(case: Case) -> None:
@@ -222,14 +228,15 @@ def evaluated(cfg: config.Config) -> tuple[dict[str, float], Tensor, Tensor, flo
     """The metrics of an untrained model, and this rank's outputs and targets, all in float64."""
     prepare(CASES["float64, masked"])
     reference.in_double_precision()
-    with distributed.session(cfg.ddp) as place:
+    with distributed.session(vars(cfg).get("ddp") or vars(cfg)["fsdp"]) as place:
         splits = open_few(cfg.data)
         loaders = loading.build(splits, cfg, place, loading.plan(cfg.train, place.world_size))
         network = train.start_state(cfg, splits.shape, place).model
         found = steps.evaluate(network, loaders.val, place.device)
         network.eval()
         with torch.no_grad():
-            pairs = [steps.forward(network.module, part, place.device) for part in loaders.val]
+            bare = getattr(network, "module", network)
+            pairs = [steps.forward(bare, part, place.device) for part in loaders.val]
         outputs, targets = (torch.cat(tensors) for tensors in zip(*pairs, strict=True))
         counts = data.counts(targets)
         unit = getattr(splits.shape, "unit", 1.0)

@@ -42,7 +42,7 @@ def lasting(state: Any, step_batch: Any) -> int:
     """Bytes that are there before a step: weights, moments, buckets, and the step's first batch."""
     optimizer = getattr(state.optimizer, "optim", state.optimizer)  # the one that ZeRO-1 wraps
     moments = [t for of_one in optimizer.state.values() for t in of_one.values()]
-    batch = step_batch.batches[0] if "batches" in step_batch._fields else step_batch.batch
+    batch = step_batch.batches[0] if hasattr(step_batch, "batches") else step_batch.batch
     tensors = [*state.model.parameters(), *state.model.buffers(), *moments, *batch]
     if not state.model.gradient_as_bucket_view:  # beside the buckets, where they are kept
         tensors += [p.grad for p in state.model.parameters() if p.grad is not None]

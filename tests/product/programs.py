@@ -24,6 +24,7 @@ HOLDERS = (CONFIG_TYPES, "engine/state.py")
 # What a training step computes and holds depends on these.
 STEP_OPTIONS = [
     "model",
+    "lora",
     "batch_norm",
     "amp",
     "accumulation",

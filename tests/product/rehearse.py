@@ -70,7 +70,7 @@ def reduce(
 
 def window(state, loaders, cfg, process, schedule) -> None:
     """One optimizer step, as train.fit does it."""
-    first = {"stop": lambda: False} if "stop" in loading.StepBatch._fields else {}
+    first = {"stop": lambda: False} if hasattr(loading.StepBatch, "stop") else {}
     loaders.shard.start(0, *([0] if first else []))
     for step_batch in loading.step_batches(loaders, 1, **first):
         steps.train_step(state, step_batch, cfg, process, schedule)

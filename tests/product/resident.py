@@ -10,6 +10,7 @@ Neither are pictures drawn here, which takes longer than the training: `Figure.s
 empty file. They are drawn where ranks are forked.
 """
 
+import dataclasses
 import faulthandler
 import gc
 import importlib
@@ -59,6 +60,7 @@ class LentGroup:
         self.signature = inspect.signature(dist.init_process_group)
         dist.init_process_group("gloo")
         self.group = dist.group.WORLD
+        self.store = dist.group.WORLD.get_group_store()
         self.place = {name: os.environ[name] for name in ("RANK", "WORLD_SIZE", "MASTER_PORT")}
         for module in (dist, distributed_c10d):
             module.init_process_group = self.lend
@@ -69,6 +71,7 @@ class LentGroup:
         """In place of `init_process_group`: what this group is not, nobody can have here."""
         given = self.signature.bind(*arguments, **options).arguments
         timeout = given.pop("timeout", None) or distributed_c10d.default_pg_timeout
+        self.store = given.pop("store", self.store)
         fitting = {
             "backend": ("gloo", None),
             "init_method": ("env://", None),
@@ -97,13 +100,21 @@ class LentGroup:
         found = ["a group of its own"] * (known != {self.group})
         return found + ["the process group, still set up"] * dist.is_initialized()
 
+    @property
+    def tasks(self) -> int:
+        """Tasks of rank 0 whose results this rank has asked for, in all programs."""
+        return int(self.store.add(f"tasks of rank {self.place['RANK']}", 0))
+
     def meet(self, number: int) -> None:
         """Do something together: raises where ranks have not ended the same program."""
+        tasks = self.tasks
         self.lend("gloo", timeout=LOST)
-        numbers = torch.tensor([number, -number])
+        numbers = torch.tensor([number, -number, tasks, -tasks])
         dist.all_reduce(numbers, dist.ReduceOp.MAX)
         self.take_back()
-        assert numbers.tolist() == [number, -number], "a rank left a collective half done"
+        most, least, more, fewer = numbers.tolist()
+        assert most == -least == number, "a rank left a collective half done"
+        assert more == -fewer, "a rank left a task of rank 0 half done"
 
 
 def serve(variables: Mapping[str, str], jobs: Connection) -> None:
@@ -112,6 +123,7 @@ def serve(variables: Mapping[str, str], jobs: Connection) -> None:
     faulthandler.enable()  # SIGABRT prints where a rank hangs
     emulate_precisions()
     importlib.import_module("matplotlib.figure").Figure.savefig = _leave_empty
+    vars(dataclasses)["exec"] = sources.execute
     group = LentGroup()
     gc.collect()
     gc.freeze()  # what was imported here is no garbage: later collections pass over it
@@ -141,6 +153,7 @@ def _run(job: Job, group: LentGroup, around: Surroundings) -> str:
                 importlib.import_module("train").main(list(job.overrides))
             gc.collect()
             _close_libraries()
+            gc.freeze()  # what libraries keep from now on
             around.restore()
             left = [*around.left(), *group.left()]
             assert not left, f"the program left behind: {', '.join(left)}"

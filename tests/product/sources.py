@@ -4,9 +4,11 @@ import importlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib.machinery import FileFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
+from typing import Any
 
 # By the file's place in its project, and its text.
 COMPILED: dict[tuple[str, bytes], CodeType] = {}
@@ -21,6 +23,16 @@ class Loader(SourceFileLoader):
         if (place, text) not in COMPILED:
             COMPILED[place, text] = compile(text, place, "exec", dont_inherit=True)
         return COMPILED[place, text]
+
+
+def execute(text: str, *namespaces: dict[str, Any]) -> None:
+    """What dataclasses run for each method that they make; equal texts are compiled once."""
+    exec(_compiled(text), *namespaces)
+
+
+@cache
+def _compiled(text: str) -> CodeType:
+    return compile(text, "<string>", "exec", dont_inherit=True)
 
 
 @contextmanager

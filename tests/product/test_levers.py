@@ -34,6 +34,7 @@ ALL: Answers = {
     "sharding": "zero1",
     "compression": True,
     "tools": [*TOOLS, "predict", "checkpoints"],
+    "watch": ["spikes", "ranks"],
 }
 BRIEF: Answers = {
     "model": "resnet",
@@ -42,7 +43,7 @@ BRIEF: Answers = {
     "checkpoint": False,
     "compression": True,
     "tools": TOOLS,
-    "watch": ["replicas"],
+    "watch": ["replicas", "spikes", "ranks"],
 }
 
 EXACT = ["ddp.bucket_mb=1", "ddp.gradient_as_bucket_view=false"]

@@ -48,6 +48,7 @@ MISTAKES = {
     "mlp": SHARES,
     "resnet": ["data.source=absent", *SHARES],
     "table": ["data.source=", "data.source=/", "data.source=**x", "latin.csv", *SHARES],
+    "causal-lm": ["data.source=absent", "empty.jsonl", "words.jsonl", "list.jsonl", *SHARES],
     "distilbert": ["empty.csv", "bytes.csv", "words.jsonl", "list.jsonl", *SHARES],
     "gpt": ["empty.txt", "words.txt", *SHARES],
 }
@@ -56,6 +57,7 @@ SPOILT = {
     "empty.txt": b"",
     "words.txt": b"good morning\n" * 99,
     "empty.csv": b"",
+    "empty.jsonl": b"",
     "bytes.csv": b"text,label\n\xff,a\n",
     "words.jsonl": b"good morning\n",
     "list.jsonl": b"[1, 2]\n",

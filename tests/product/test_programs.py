@@ -38,14 +38,18 @@ from product.training import (
 SOURCE = {
     "mlp": ["data.source=wine"],
     "gpt": [f"data.source={ast.__file__}"],
+    "causal-lm": ["data.validation=0.02"],
     "distilbert": ["data.validation=0.05"],
     "resnet": ["data.validation=0.05", "data.rotate=0.0", "data.zoom=0.0", "data.shift=0.0"],
     "custom": ["data.validation=0.05"],
 }
 # These say what is computed; whatever else is chosen must not change the losses.
-WHAT_IS_COMPUTED = ("model", "batch_norm", "amp")
+WHAT_IS_COMPUTED = ("model", "lora", "batch_norm", "amp")
 # Of the loss, relative. Two ranks round differently from one, as their micro-batches are smaller.
 TOLERANCE = {"off": 2e-5, "bf16": 2e-2, "fp16": 4e-3}
+# FSDP gathers weights in bfloat16, so that each rank's gradients are rounded to 8 bits before they
+# are summed. The loss stays near; the norm of a gradient that has become small does not.
+NORMS_OF_SHARES = 1e-1
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -128,13 +132,10 @@ def settings(answers: Answers, shared: Path) -> list[str]:
 
 @cache
 def _small(common: str) -> list[str]:
-    assigned = {
-        ast.unparse(node.targets[0]): node.value
-        for node in ast.parse(common).body
-        if isinstance(node, ast.Assign)
-    }
-    found: list[str] = ast.literal_eval(assigned["SMALL"])
-    return found
+    body = ast.parse(common).body
+    lines = [node for node in body if isinstance(node, ast.Assign | ast.AugAssign)]
+    parts = [node.value for node in lines if ast.unparse(node).startswith("SMALL ")]
+    return [override for part in parts for override in ast.literal_eval(part)]
 
 
 @pytest.fixture(scope="session")
@@ -231,8 +232,10 @@ def prove(
     check_history(rows)
 
     ranks, plain = plainest(answers)
-    compare(rows, reference(ranks, plain), TOLERANCE[str(answers["amp"])])
-    if answers["dynamic_graph"]:
+    rounded = answers["amp"] == "bf16" and answers["sharding"] in ("fsdp", "hsdp")
+    of_norms = NORMS_OF_SHARES if rounded else 0.0
+    compare(rows, reference(ranks, plain), TOLERANCE[str(answers["amp"])], of_norms)
+    if answers.get("dynamic_graph"):
         skipping = [*overrides, "model.layer_drop=0.5"]
         dropping = train(project, 2, skipping, "dropping", start)
         assert column(dropping, "train_loss") != column(rows, "train_loss")

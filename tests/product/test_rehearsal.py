@@ -25,13 +25,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             rows += [row for row in pairs(programs.cores()) if row not in rows]
         # DDP's search for unused parameters counts them where no operation shows it.
         # ZeRO-1 with the buffers of a synchronised BatchNorm aborts the process here.
-        rows = [row for row in rows if not row["dynamic_graph"]]
+        rows = [row for row in rows if not row.get("dynamic_graph")]
         rows = [row for row in rows if (row.get("batch_norm"), row["sharding"]) != ABORTS]
         metafunc.parametrize("answers", rows, ids=[identifier(row) for row in rows])
 
 
-def rehearse(answers: Answers, folder: Path, shared: Path, change: Change | None = None) -> str:
-    """What is wrong, '' where nothing is."""
+def rehearse(
+    answers: Answers, folder: Path, shared: Path, change: Change | None = None, size: int = WORLD
+) -> str:
+    """What is wrong on the first rank and on the last, '' where nothing is."""
     template.write(answers, folder, programs.training_files())
     if change:
         path, old, new = change
@@ -41,11 +43,12 @@ def rehearse(answers: Answers, folder: Path, shared: Path, change: Change | None
     (folder / "train.py").rename(folder / "train_as_written.py")
     shutil.copy(Path(__file__).with_name("rehearse.py"), folder / "train.py")
     # Where each rank has its share of the optimizer's state, they would have to exchange it.
-    world = 1 if answers["sharding"] == "zero1" else WORLD
+    world = 1 if answers["sharding"] == "zero1" else size
+    overrides = [*settings(answers, shared), f"train.global_batch_size={max(12, size)}"]
     found = []
     for rank in sorted({0, world - 1}):
         place = {"PRETENDED_RANK": str(rank), "PRETENDED_WORLD": str(world)}
-        run = forkserver.train(folder, 1, settings(answers, shared), place)
+        run = forkserver.train(folder, 1, overrides, place)
         if run.codes != [0]:
             return f"rank {rank} of {world}, exit codes {run.codes}: {run.output[-3000:]}"
         found.append(json.loads((folder / f"collectives-{rank}.json").read_text()))
@@ -58,6 +61,13 @@ def rehearse(answers: Answers, folder: Path, shared: Path, change: Change | None
 def test_program(answers: Answers, tmp_path: Path, shared: Path) -> None:
     """Windows around evaluation and restore: one device, no wait in a step, equal collectives."""
     assert not rehearse(answers, tmp_path, shared)
+
+
+@pytest.mark.parametrize("accumulation", [False, True])
+def test_last_of_very_many_ranks(accumulation: bool, tmp_path: Path, shared: Path) -> None:
+    """Rank 1,023 of 1,024 does what rank 0 does."""
+    answers = programs.completed({**PLAIN, "accumulation": accumulation})
+    assert not rehearse(answers, tmp_path, shared, size=1024)
 
 
 STEPS = "    state.loss += loss.detach()\n"

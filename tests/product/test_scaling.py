@@ -170,7 +170,7 @@ def test_the_wait_that_was_measured_is_met(
     assert math.isclose(again, waited, rel_tol=1e-6, abs_tol=TINY * MODEL.seconds(step, 1, network))
 
 
-def test_the_command_measures_predicts_and_draws(tmp_path: Path) -> None:
+def test_the_command_measures_predicts_and_draws(tmp_path: Path, forked: Path) -> None:
     """Two worlds of this machine; over a network that is given, and one that is worse."""
     answers = completed(PLAIN)
     template.write(answers, tmp_path)
@@ -179,7 +179,7 @@ def test_the_command_measures_predicts_and_draws(tmp_path: Path) -> None:
     before = set(tmp_path.iterdir())
     names = ["scaling.json", "scaling.png"]
     options = ["--processes=2", "--ranks=64", "--ranks-per-node=8", "--bandwidth=0.001"]
-    command = [sys.executable, "-m", "tools.scaling", f"--json={names[0]}", *options, *overrides]
+    command = [forked / "python", "-m", "tools.scaling", f"--json={names[0]}", *options, *overrides]
     run = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
     )

@@ -14,7 +14,7 @@ from product.test_levers import ALL, BRIEF
 LAYERS = [
     ("engine.settings",),
     ("config",),
-    ("columns", "corpus"),
+    ("columns", "corpus", "documents"),
     ("data",),
     ("model", "optim"),
     ("engine.",),

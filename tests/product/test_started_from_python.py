@@ -46,12 +46,14 @@ def main(argv=None):
     program.write_text(text[:begin] + slow + text[begin:])
 
 
-def start(project: Path, *overrides: str) -> subprocess.Popen[str]:
+def start(
+    project: Path, *overrides: str, python: str | Path = sys.executable
+) -> subprocess.Popen[str]:
     """Two ranks in a process group of their own, which hears of Ctrl-C as from a terminal."""
     # A shell has told the tests to ignore Ctrl-C where they run in the background.
-    python = ["env", "--default-signal=INT", sys.executable]
+    command = ["env", "--default-signal=INT", str(python)]
     return subprocess.Popen(
-        [*python, "train.py", "--processes", "2", *overrides],
+        [*command, "train.py", "--processes", "2", *overrides],
         cwd=project,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -61,19 +63,22 @@ def start(project: Path, *overrides: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("late", ["no rank", "rank 0", "rank 1"])
-def test_mistake_is_one_line(late: str, project: Path) -> None:
+def test_mistake_is_one_line(late: str, project: Path, forked: Path) -> None:
     """The ranks tell what is wrong; the launcher's own report does not follow."""
     delay(project, late)
-    process = start(project, "train.global_batch_size=33", "run.name=run")
+    mistake = "train.global_batch_size=33"
+    process = start(project, mistake, "run.name=run", python=forked / "python")
     said = process.communicate(timeout=300)[1]
     lines = [line for line in said.splitlines() if line]
     assert process.returncode == 2, said
     assert [line.partition(" =")[0] for line in lines] == ["error: train.global_batch_size"]
 
 
-def test_launcher_that_ends_all_ranks_lets_rank_0_tell_the_mistake(project: Path) -> None:
+def test_launcher_that_ends_all_ranks_lets_rank_0_tell_the_mistake(
+    project: Path, forked: Path
+) -> None:
     delay(project, "rank 0")
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    torchrun = [forked / "torchrun", "--standalone", "--nproc-per-node=2"]
     done = subprocess.run(
         [*torchrun, "train.py", "train.global_batch_size=33", "run.name=run"],
         cwd=project,
@@ -86,11 +91,11 @@ def test_launcher_that_ends_all_ranks_lets_rank_0_tell_the_mistake(project: Path
     assert done.stderr.count("error: train.global_batch_size = 33") == 1, done.stderr
 
 
-def test_mistake_that_only_the_second_node_meets_is_told(project: Path) -> None:
+def test_mistake_that_only_the_second_node_meets_is_told(project: Path, forked: Path) -> None:
     """A file that a node lacks; rank 0 knows nothing of that."""
     place = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
     done = subprocess.run(
-        [sys.executable, "train.py", "data.source=nowhere.csv", "run.name=run"],
+        [forked / "python", "train.py", "data.source=nowhere.csv", "run.name=run"],
         cwd=project,
         env={**os.environ, **place, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"},
         capture_output=True,
@@ -126,8 +131,9 @@ def test_run_that_nodes_do_not_share_is_refused(rank: int, project: Path) -> Non
     assert "Traceback" not in run.output
 
 
-def test_time_that_is_over_asks_for_another_start(project: Path) -> None:
-    process = start(project, *FOREVER, "checkpoint.max_minutes=0.001")
+def test_time_that_is_over_asks_for_another_start(project: Path, forked: Path) -> None:
+    soon = "checkpoint.max_minutes=0.001"
+    process = start(project, *FOREVER, soon, python=forked / "python")
     said = process.communicate(timeout=300)
     assert process.returncode == 75, said
     assert "asked to stop: saved step" in said[0]

@@ -7,10 +7,10 @@ import os
 import random
 import statistics
 import subprocess
-import sys
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from product import forkserver, template
 from product.preloaded import run_tests
 
 ROWS = 600
+Tool = Callable[..., subprocess.CompletedProcess[str]]
 HEADER = ["size", "rooms", "district", "rent", "dear"]
 
 
@@ -52,10 +53,15 @@ def last(project: Path, ranks: int, overrides: list[str]) -> dict[str, float]:
     return found
 
 
-def run_tool(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run one of a project's programs as a user does."""
+@pytest.fixture
+def run_tool(forked: Path) -> Tool:
+    """Runs one of a project's programs as a user does."""
+    return partial(_run_tool, forked / "python")
+
+
+def _run_tool(python: Path, project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", *arguments],
+        [python, "-m", *arguments],
         cwd=project,
         env={**os.environ, **forkserver.ONE_THREAD},
         capture_output=True,
@@ -64,7 +70,7 @@ def run_tool(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]
     )
 
 
-def predictions(project: Path, *arguments: str) -> list[dict[str, str]]:
+def predictions(run_tool: Tool, project: Path, *arguments: str) -> list[dict[str, str]]:
     """What the trained run predicts: for files, or for what was held out."""
     done = run_tool(project, "tools.predict", "runs/run", *arguments, "--output", "found.csv")
     assert done.returncode == 0, done.stderr
@@ -82,7 +88,7 @@ def tables(tmp_path: Path) -> Path:
     return tmp_path / "project"
 
 
-def test_a_price_to_predict(tables: Path) -> None:
+def test_a_price_to_predict(tables: Path, run_tool: Tool) -> None:
     """In its own unit, from a text, a number with gaps and a number: far below the median's.
 
     Also for rows that the run never saw. One process predicts what two ranks evaluated.
@@ -96,10 +102,10 @@ def test_a_price_to_predict(tables: Path) -> None:
     baseline = statistics.mean(abs(rent - middle) for rent in rents)
     assert found["val_mae"] < 0.3 * baseline
     assert found["val_mae"] < found["val_rmse"] < baseline
-    held_out = predictions(tables, "--newest")
+    held_out = predictions(run_tool, tables, "--newest")
     assert mean_error(held_out, "target") == pytest.approx(found["val_mae"], rel=1e-4)
     new = write(tables / "new.csv", unseen)
-    assert mean_error(predictions(tables, "new.csv"), "rent") < 0.3 * baseline
+    assert mean_error(predictions(run_tool, tables, "new.csv"), "rent") < 0.3 * baseline
     write(new, [[*row[:1], *row[2:]] for row in unseen], [HEADER[0], *HEADER[2:]])
     done = run_tool(tables, "tools.predict", "runs/run", "new.csv")
     assert done.returncode == 2
@@ -148,7 +154,7 @@ WORDS = ["the cat sleeps.", "a dog runs after it.", "nobody knows why.", "it rai
 
 
 @pytest.mark.parametrize("layout", ["nano", "shards"])
-def test_tokens_of_my_own_tokenizer(layout: str, tmp_path: Path) -> None:
+def test_tokens_of_my_own_tokenizer(layout: str, tmp_path: Path, run_tool: Tool) -> None:
     """nanoGPT's files, or shards of int32: better than the entropy of the tokens by themselves.
 
     What the run writes then are the words of the text.
@@ -205,7 +211,9 @@ MASKED = {
 }
 
 
-def test_a_second_input_changes_the_data_and_the_model_alone(tmp_path: Path) -> None:
+def test_a_second_input_changes_the_data_and_the_model_alone(
+    tmp_path: Path, run_tool: Tool
+) -> None:
     template.write({"model": "custom"}, tmp_path)
     for name, edits in MASKED.items():
         text = (tmp_path / name).read_text()

@@ -72,6 +72,18 @@ def below_median(project: Path) -> float:
     return 0.8 * said(project, program)
 
 
+def below_unigrams(project: Path) -> float:
+    """Three fourths of the loss of who knows only how frequent each token is in answers."""
+    program = (
+        "import torch\n"
+        "train, val, shape = data.open_splits(cfg)\n"
+        "known = [t[data.counts(t)].long() for t in (train.targets, val.targets)]\n"
+        "odds = torch.bincount(known[0], minlength=shape.vocabulary) + 1.0\n"
+        "print(float(-(odds / odds.sum()).log()[known[1]].mean()))"
+    )
+    return 0.75 * said(project, program)
+
+
 GOALS = {
     "mlp": Goal("val_accuracy", always(0.95), True, "accuracy", "digits, 1,797 rows", ".1%"),
     "table": Goal(
@@ -89,6 +101,14 @@ GOALS = {
         False,
         "bits per byte",
         "the standard library's source, held-out files",
+        ".2f",
+    ),
+    "causal-lm": Goal(
+        "val_loss",
+        below_unigrams,
+        False,
+        "nats per token of an answer; goal: entropy of single tokens less a fourth",
+        "what functions of the standard library do, network from scratch",
         ".2f",
     ),
     "distilbert": Goal(

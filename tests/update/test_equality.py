@@ -37,16 +37,25 @@ def renamed(answers: Mapping[str, Value], tag: str) -> dict[str, Value]:
     """The same answers, under the names that they have in a version."""
     names = {"gpu_type": "accelerator"} if tag == NEW else {}
     names |= {"interface": "network_interface"} if tag == "v0.1.0" else {}
+    names |= {"sharding": "optimizer_sharding"} if origin.order(tag) < (0, 6, 0) else {}
     return {names.get(key, key): value for key, value in answers.items()}
 
 
 def after_update(answers: Mapping[str, Value], since: str, to: str) -> dict[str, Value]:
-    """The answers after an update: a project of before 0.5.0 keeps all tools that it had."""
+    """The answers after an update: a project of before 0.5.0 keeps all tools that it had.
+
+    What is watched over is new: nobody gets that by an update.
+    """
     tools = ["preflight", "memory", "scaling", "profile"]
     tools += ["checkpoints"] * bool(answers.get("checkpoint", True))
     had = {"compression": True, "tools": tools}
     crosses = origin.order(since) < (0, 5, 0) <= origin.order(to)
-    return renamed(answers, to) | (had if crosses else {})
+    watch = (
+        {"watch": list[str]()}
+        if origin.order(since) < origin.order(OLD) <= origin.order(to)
+        else {}
+    )
+    return renamed(answers, to) | (had if crosses else {}) | watch
 
 
 def assert_same(one: Path, other: Path, more: Iterable[str] = ()) -> None:

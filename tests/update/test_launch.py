@@ -16,8 +16,8 @@ from ddpgen.updating import update
 from update.lab import NEW, OLD, Lab
 from update.test_equality import assert_same
 
-# The default of the tools follows the number of nodes; a set of launch files follows the project.
-FIRST: dict[str, Value] = {"model": "resnet", "gpus_per_node": 2, "tools": []}
+# Tools and watch follow the number of nodes by default; a set of launch files follows the project.
+FIRST: dict[str, Value] = {"model": "resnet", "gpus_per_node": 2, "tools": [], "watch": []}
 SLURM: dict[str, Value] = {"clusters": ["slurm"], "nodes": 8, "network": "infiniband"}
 
 

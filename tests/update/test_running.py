@@ -20,7 +20,7 @@ PROJECTS: dict[str, Answers] = {
     "most": {
         "accumulation": True,
         "amp": "bf16",
-        "sharding": "zero1",
+        "optimizer_sharding": "zero1",  # its name in all releases so far
         "clusters": ["local", "slurm"],
     },
     "gpt": {"model": "gpt"},

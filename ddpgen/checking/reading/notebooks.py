@@ -5,6 +5,7 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -60,6 +61,7 @@ class Notebook(Module):
         super().__init__(file / name, "\n".join(row.text for row in rows))
         self.file = file
         self.places = [row.place for row in rows] or [Place(1, 1, 1, 1)]
+        self.unread: list[str] = []  # cells that are no Python
 
     def in_file(self, line: int, column: int) -> tuple[int, int]:
         """Line and column in the notebook's file of a place in the code."""
@@ -77,10 +79,11 @@ def read(path: Path, text: str) -> list[Notebook]:
 
     Raises:
         NotebookError: the text is no notebook of format 4 with Python in it.
-        SyntaxError: a cell is not valid Python; the line is that of the file.
+        SyntaxError: no cell is valid Python; the line is that of the file.
     """
     own: list[Row] = []
     written: dict[str, list[Row]] = {}
+    unread: list[SyntaxError] = []
     for cell in _cells(text):
         first = next((row.text for row in cell if row.text.strip()), "")
         magic = _CELL_MAGIC.match(first)
@@ -89,11 +92,26 @@ def read(path: Path, text: str) -> list[Notebook]:
             parts = [p for p in PurePosixPath(options[-1]).parts if p not in ("/", "..")]
             rows = [row._replace(text="") if row.text == first else row for row in cell]
             before = written.get("/".join(parts), []) if "-a" in options else []
-            written["/".join(parts)] = [*before, *_valid(rows)]
+            with _noting(unread):
+                written["/".join(parts)] = [*before, *_valid(rows)]
         elif not name or name in _AROUND_PYTHON:
-            own += _valid(_python(cell))
+            with _noting(unread):
+                own += _valid(_python(cell))
+    if unread and not (own or written):
+        raise unread[0]
     files = {"__main__.py": own} | written
-    return [Notebook(path, name, rows) for name, rows in files.items()]
+    found = [Notebook(path, name, rows) for name, rows in files.items()]
+    found[0].unread = [str(error.msg) for error in unread]
+    return found
+
+
+@contextmanager
+def _noting(unread: list[SyntaxError]) -> Iterator[None]:
+    """Leave out a cell that is no Python: the others are read."""
+    try:
+        yield
+    except SyntaxError as error:
+        unread.append(error)
 
 
 def _cells(text: str) -> Iterator[list[Row]]:
@@ -182,8 +200,8 @@ def _python(rows: list[Row]) -> list[Row]:
 
 def _valid(rows: list[Row]) -> list[Row]:
     if mistake := _mistake(rows):
-        line = rows[min(mistake, len(rows)) - 1].place.line if rows else 1
-        raise SyntaxError("invalid cell", ("", line, 1, ""))
+        place = rows[min(mistake, len(rows)) - 1].place
+        raise SyntaxError(f"cell {place.cell}, line {place.row}", ("", place.line, 1, ""))
     return rows
 
 

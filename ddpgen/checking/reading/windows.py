@@ -50,9 +50,9 @@ def windows(module: Module) -> Iterator[Window]:
             continue
         inside = [step for step in module.methods("step", below=loop) if is_update(step)]
         for step in inside:
-            tests = [t for t, outcome in conditions(module, step) if outcome and _counts(t)]
-            if tests and not any(t is tests[0] for t, _ in conditions(module, backward)):
-                yield Window(loop, tests[0])
+            tests = [(t, o) for t, o in conditions(module, step) if _counts(t, o)]
+            if tests and tests[0] not in conditions(module, backward):
+                yield Window(loop, tests[0][0])
                 break
         few = isinstance(loop, ast.For) and matches(loop, r"accum|micro|window|\[:-1\]")
         if not inside and few and step_follows(module, loop):
@@ -64,8 +64,10 @@ def is_update(call: ast.Call) -> bool:
     return matches(receiver(call), OPTIMIZER) and not matches(receiver(call), SCHEDULER)
 
 
-def _counts(test: ast.expr) -> bool:
-    return any(operands(node, ast.Mod) for node in ast.walk(test))
+def _counts(test: ast.expr, outcome: bool) -> bool:
+    """Whether a condition with this outcome chooses one turn of several."""
+    others = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.NotEq)
+    return others != outcome and any(operands(node, ast.Mod) for node in ast.walk(test))
 
 
 def step_follows(module: Module, loop: ast.For | ast.While) -> bool:

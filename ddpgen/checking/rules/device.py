@@ -15,12 +15,14 @@ from ddpgen.checking.reading.expressions import (
 from ddpgen.checking.reading.guards import WITHOUT_DDP, conditions, guarded
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import DDP, binding, follows
-from ddpgen.checking.registry import rule
+from ddpgen.checking.registry import STYLE, rule
 from ddpgen.checking.rules.ranks import is_local_rank
 
 _CHOOSES = r"set_device|environ\[.CUDA_VISIBLE_DEVICES.\] =|cuda\.device\("
 _MOVES = ("to", "cuda")
 _KINDS = rf"cuda|gpu|cpu|device|nccl|backend|{WITHOUT_DDP}"
+# A choice of the CPU, which `is_available` makes.
+_ON_CPU = r"device\([\"']cpu[\"']\)|is_available\(\) else [\"']cpu[\"']"
 _OBJECTS = tuple(
     f"torch.distributed.{name}"
     for name in ("all_gather_object", "broadcast_object_list", "gather_object")
@@ -149,7 +151,7 @@ def set_device_on_cpu(module: Module) -> Iterator[ast.AST]:
     groups = module.called("init_process_group")
     if any(constant(keyword(call, "backend", 0)) == "nccl" for call in groups):
         return  # which has raised on CPUs before
-    if module.program.calls("is_available") and module.program.says(r"device\([\"']cpu[\"']\)"):
+    if module.program.calls("is_available") and module.program.says(_ON_CPU):
         for call in module.called("torch.cuda.set_device"):
             if not conditions(module, call) and not guarded(module, call, _KINDS):
                 yield call
@@ -203,3 +205,15 @@ def _same_value(module: Module, hidden: ast.expr, number: ast.expr) -> bool:
 )
 def data_parallel(module: Module) -> Iterator[ast.AST]:
     yield from module.called("torch.nn.DataParallel", "torch.nn.parallel.DataParallel")
+
+
+@rule(
+    "D7",
+    "nobody maintains this wrapper any more",
+    "use torch's DistributedDataParallel; for sharded training its fully_shard",
+    severity=STYLE,
+)
+def obsolete_wrapper(module: Module) -> Iterator[ast.AST]:
+    for call, name in module.calls:
+        if re.fullmatch(r"(apex|fairscale)\..*DataParallel", name):
+            yield call

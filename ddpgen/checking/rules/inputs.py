@@ -28,6 +28,8 @@ from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.gradients import is_inner
 
 _MODEL = re.compile(r"(\w+\.)*(\w*_)?(model|net|network)\w*|(\w+\.)*(criterion|loss_fn|ema)\w*")
+# Made here, or in the part of a program that a fragment leaves out.
+_LOADER = r"\bDataLoader\(|\bfor .* in (enumerate\()?((data|train)_?)?loader\b"
 # Whatever moves batches where the source does not show a call of `to`.
 _UNSEEN = (
     r"prefetch|dali|ffcv|to_device|move_|_move|set_default_(device|tensor)|send_to|to_gpu|"
@@ -93,7 +95,7 @@ def _scatters(module: Module) -> bool:
 )
 def batch_on_cpu(module: Module) -> Iterator[ast.AST]:
     program = module.program
-    if not program.called("torch.utils.data.DataLoader") or program.says(_UNSEEN):
+    if not program.says(_LOADER) or program.says(_UNSEEN):
         return
     if not _model_moves(module) or any(map(_moves_data, program.modules)):
         return

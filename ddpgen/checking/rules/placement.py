@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.expressions import (
+    constant,
     keyword,
     last_part,
     matches,
@@ -32,15 +33,17 @@ def moved_after_wrap(module: Module) -> Iterator[ast.AST]:
 
 @rule(
     "D1",
-    "the model is still on the CPU when DDP with device_ids wraps it",
+    "the model is still on the CPU when DDP wraps it for a GPU",
     "call model.to(device) before the wrap",
 )
 def wrapped_on_cpu(module: Module) -> Iterator[ast.AST]:
     if module.program.says(r"set_default_device|torch\.device\([^)]*\):"):
         return
+    groups = module.program.called("init_process_group")
+    with_nccl = any(constant(keyword(group, "backend", 0)) == "nccl" for _, group in groups)
     for call in module.called(DDP):
         ids, model = keyword(call, "device_ids", 1), keyword(call, "module", 0)
-        given = ids is not None and source(ids) != "None"
+        given = with_nccl if ids is None else source(ids) != "None"
         if given and model is not None and follows(module, model, _on_cpu):
             yield call
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from ddpgen.checking.reading.expressions import constant, keyword, matches, receiver, unpacks
 from ddpgen.checking.reading.programs import Module
-from ddpgen.checking.reading.values import DDP
+from ddpgen.checking.reading.values import DDP, binding
 from ddpgen.checking.registry import ERROR, STYLE, rule
 
 
@@ -19,6 +19,16 @@ def old_amp(module: Module) -> Iterator[ast.AST]:
     for call, name in module.calls:
         if name.startswith("torch.cuda.amp.") or name.endswith("cuda.amp.GradScaler"):
             yield call
+
+
+@rule(
+    "G9",
+    "nobody maintains apex.amp any more",
+    "use torch.autocast, and torch.amp.GradScaler for float16",
+    severity=STYLE,
+)
+def amp_of_apex(module: Module) -> Iterator[ast.AST]:
+    yield from module.called("apex.amp.initialize")
 
 
 def scalers(module: Module) -> Iterator[ast.Call]:
@@ -40,6 +50,22 @@ def scaler_with_bfloat16(module: Module) -> Iterator[ast.AST]:
     low = [c for c in casts if matches(c, r"\bbfloat16") and not matches(c, r"\b(float16|half)")]
     if casts and len(low) == len(casts):
         yield from (s for s in scalers(module) if keyword(s, "enabled") is None)
+
+
+@rule(
+    "G9",
+    "where autocast takes bfloat16, this loss scaler only skips steps",
+    "pass enabled=dtype == torch.float16",
+)
+def scaler_whatever_the_type(module: Module) -> Iterator[ast.AST]:
+    for _, cast in module.program.called("autocast"):
+        dtype = keyword(cast, "dtype", 1)
+        found = binding(module, dtype) if dtype is not None else None
+        choice = found.value if found else dtype
+        both = matches(choice, r"\bbfloat16") and matches(choice, r"\b(float16|half)\b")
+        if isinstance(choice, ast.IfExp) and both:
+            yield from (s for s in scalers(module) if keyword(s, "enabled") is None)
+            return
 
 
 @rule(

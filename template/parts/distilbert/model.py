@@ -77,7 +77,7 @@ def build(cfg: config.Model, shape: data.Shape) -> nn.Module:
     transformers.logging.disable_progress_bar()
     if shape.weights:
         encoder = transformers.DistilBertModel.from_pretrained(shape.weights)
-        return Classifier(encoder, cfg, shape)
+        return Classifier(encoder, cfg, shape).train()  # it comes as for evaluation
     if cfg.width % cfg.heads:
         raise config.ConfigError(f"model.width = {cfg.width} must be a multiple of model.heads")
     return Classifier(transformers.DistilBertModel(encoder_config(cfg, shape)), cfg, shape)

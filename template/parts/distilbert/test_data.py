@@ -137,6 +137,7 @@ def test_pretrained_network(tmp_path: Path) -> None:
     data.prepare(cfg)
     shape = data.open_splits(cfg).shape
     network = model.build(common.settings(tmp_path).model, shape)
+    assert all(part.training for part in network.modules()), "dropout would be off"
     weights = network.state_dict()
     assert torch.equal(
         weights["embeddings.word_embeddings.weight"],

@@ -19,7 +19,7 @@ def test_model_is_moved_whole_before_the_wrap(tmp_path: Path, monkeypatch: Patch
 
 def test_ddp_gets_gpu_and_config(tmp_path: Path, monkeypatch: Patch) -> None:
     """The local rank's GPU, and each value of [ddp] that is DDP's."""
-    monkeypatch.setattr(nn.Module, "to", lambda module, _: module)
+    monkeypatch.setattr(nn.Module, "to", lambda module, *_, **__: module)
     changed = ["ddp.bucket_mb=7", "ddp.gradient_as_bucket_view=false"{{ static_graph }}]
     options = handed(monkeypatch, common.settings(tmp_path, *changed), torch.device("cuda", 1))
     assert options["device_ids"] == [torch.device("cuda", 1)], "not the GPU of the local rank"

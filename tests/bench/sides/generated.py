@@ -64,7 +64,7 @@ def times_ranks(sums: Tensor, **_: bool) -> Done:
 def forget(_: report.Reporter, state: TrainState) -> None:
     """The valid targets since the last log point, as a report does."""
     called.add("unlogged")
-    state.target_count = 0
+    state.target_count.zero_()
 
 
 def seed_nothing(*_: int | str) -> None:

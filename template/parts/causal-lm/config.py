@@ -1,0 +1,24 @@
+@dataclass(frozen=True)
+class Data:
+    source: str
+    column: str
+    pretrained: str
+    template: str
+    vocabulary: settings.Count
+    length: settings.Count
+    folder: str
+    validation: settings.Fraction
+    split_seed: int
+    workers: settings.Natural
+
+
+@dataclass(frozen=True)
+class Model:
+    width: settings.Count
+    layers: settings.Count
+    heads: settings.Count
+    # {% if lora %}
+    lora_rank: settings.Count
+    lora_alpha: settings.Count
+    lora_dropout: settings.Share
+    # {% endif %}

@@ -1,0 +1,53 @@
+"""Writes what was trained into a folder as Hugging Face has it: `from_pretrained` opens it."""
+
+from pathlib import Path
+from typing import Any
+
+import transformers
+
+import config
+from tools import trained
+
+CARD = """\
+---
+library_name: {library}
+pipeline_tag: text-generation
+{base}---
+Trained by DistributedDataParallel for {step:,} steps on {source}, in rows of {length} tokens; all
+settings are in config.toml.
+"""
+
+
+def write(run: Path, folder: Path, newest: bool) -> int:
+    """Write the best checkpoint of a run, or the newest; returns its step."""
+    opened = trained.open_run(run, newest)
+    cfg = opened.cfg.data
+    tokenizer = transformers.AutoTokenizer.from_pretrained(trained.tokenizer_folder(opened.shape))
+    inner: Any = opened.network.cpu().inner
+    # {% if lora %}
+    if cfg.pretrained:  # the additions alone, and the name of the network that they are for
+        inner.peft_config["default"].base_model_name_or_path = cfg.pretrained
+    else:
+        inner = inner.merge_and_unload()
+    # {% endif %}
+    if not cfg.pretrained:
+        complete(inner, tokenizer)
+    base = f"base_model: {cfg.pretrained}\n" if cfg.pretrained else ""
+    about = {"step": opened.step, "source": cfg.source, "length": cfg.length}
+    card = CARD.format(library={{ '"peft" if base else "transformers"' if lora else '"transformers"' }}, base=base, **about)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        inner.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        (folder / "README.md").write_text(card, encoding="utf-8")
+        (folder / "config.toml").write_bytes((run / "config.toml").read_bytes())
+    except OSError as error:
+        raise config.ConfigError(f"{error.filename}: {error.strerror}") from error
+    return opened.step
+
+
+def complete(inner: Any, tokenizer: Any) -> None:
+    """Say which token ends an answer."""
+    for settings in (inner.config, inner.generation_config):
+        settings.eos_token_id = tokenizer.eos_token_id
+        settings.pad_token_id = tokenizer.pad_token_id

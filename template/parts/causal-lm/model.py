@@ -1,0 +1,155 @@
+"""A causal language model of Hugging Face transformers, for rows of packed documents."""
+
+# {% if activation_checkpointing %}
+import functools
+# {% endif %}
+import inspect
+# {% if lora %}
+import warnings
+# {% endif %}
+from typing import Any
+
+# {% if lora %}
+import peft
+# {% endif %}
+import torch.nn.functional as F
+import transformers
+from torch import Tensor, nn
+# {% if activation_checkpointing %}
+from torch.utils.checkpoint import checkpoint
+# {% endif %}
+from transformers import masking_utils
+# {% if activation_checkpointing or sharded %}
+from transformers.modeling_layers import GradientCheckpointingLayer
+# {% endif %}
+
+import config
+import data
+
+# {% if sharded %}
+BLOCK = GradientCheckpointingLayer  # modules whose weights are gathered, used and freed together
+
+# {% endif %}
+
+class LanguageModel(nn.Module):
+    """Tokens and their positions [B, length] int64 to logits [B, length, vocabulary]."""
+
+    def __init__(self, inner: nn.Module, settings: transformers.PreTrainedConfig) -> None:
+        super().__init__()
+        self.inner, self.settings = inner, settings
+
+    def forward(self, inputs: Tensor, positions: Tensor) -> Tensor:
+        """No token sees another document: masks are made here, as each kind of layer needs them.
+
+        Left to itself, the network would look for documents by asking the device, and wait.
+        """
+        numbers = (positions == 0).cumsum(-1)  # of the documents in their row
+        size = inputs.new_empty((*inputs.shape, 0), dtype=next(self.parameters()).dtype)
+        apart = masking_utils.packed_sequence_mask_function(numbers)
+        mask = masking_utils.create_masks_for_generate(
+            self.settings, size, attention_mask=None, past_key_values=None, and_mask_function=apart
+        )
+        output = self.inner(inputs, attention_mask=mask, position_ids=positions, use_cache=False)
+        logits: Tensor = output.logits
+        return logits
+
+
+def build(cfg: config.Model, shape: data.Shape) -> nn.Module:
+    """The model on the CPU: pretrained, or with weights from torch's global generator."""
+    transformers.logging.set_verbosity_error()  # every rank would say the same
+    transformers.logging.disable_progress_bar()
+    inner = _open(shape.weights) if shape.weights else _begin(cfg, shape)
+    check(inner)
+    # {% if activation_checkpointing %}
+    recompute(inner)
+    # {% endif %}
+    # {% if lora %}
+    # peft asks by a name that transformers gives up.
+    warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+    adapter = peft.LoraConfig(
+        r=cfg.lora_rank,
+        lora_alpha=cfg.lora_alpha,
+        lora_dropout=cfg.lora_dropout,
+        target_modules="all-linear",  # but for the output
+        task_type="CAUSAL_LM",
+    )
+    return LanguageModel(peft.get_peft_model(inner, adapter), inner.config).train()
+    # {% else %}
+    return LanguageModel(inner, inner.config).train()  # pretrained networks come as for evaluation
+    # {% endif %}
+
+
+def _open(folder: str) -> Any:
+    """The pretrained network, with weights in float32 whatever they were saved in."""
+    try:
+        return transformers.AutoModelForCausalLM.from_pretrained(
+            folder, dtype="float32", local_files_only=True
+        )
+    except (OSError, ValueError) as error:
+        raise config.ConfigError(f"{folder} holds no causal language model: {error}") from error
+
+
+def _begin(cfg: config.Model, shape: data.Shape) -> Any:
+    """A network to train from scratch: GPT-NeoX, with rotary positions."""
+    if cfg.width % (2 * cfg.heads):
+        raise config.ConfigError(f"model.width = {cfg.width} must be a multiple of 2 * model.heads")
+    size = transformers.GPTNeoXConfig(
+        vocab_size=shape.vocabulary,
+        hidden_size=cfg.width,
+        intermediate_size=4 * cfg.width,
+        num_hidden_layers=cfg.layers,
+        num_attention_heads=cfg.heads,
+        max_position_embeddings=shape.length,
+        bos_token_id=None,  # the tokenizer knows
+        eos_token_id=None,
+    )
+    return transformers.AutoModelForCausalLM.from_config(size)
+
+
+def check(inner: nn.Module) -> None:
+    """Refuse networks whose documents would see each other, whatever the mask."""
+    takes_positions = "position_ids" in inspect.signature(inner.forward).parameters
+    if getattr(inner, "_is_stateful", False) or not takes_positions:
+        raise config.ConfigError(
+            f"{type(inner).__name__} cannot keep the documents of a row apart: it has a state that "
+            "goes on from token to token, or no positions that begin anew"
+        )
+
+
+# {% if activation_checkpointing %}
+def recompute(inner: nn.Module) -> None:
+    """Let the backward pass compute again what is inside the layers that transformers marks."""
+    layers = [part for part in inner.modules() if isinstance(part, GradientCheckpointingLayer)]
+    if not layers:
+        raise config.ConfigError(f"{type(inner).__name__} has no layers to compute again")
+    for layer in layers:
+        layer.forward = functools.partial(checkpoint, layer.forward, use_reentrant=False)
+
+
+# {% endif %}
+# {% if lora and checkpoint %}
+def kept(network: nn.Module) -> dict[str, Tensor]:
+    """The weights that a checkpoint holds: those that are trained, and no pretrained ones."""
+    trained = {name for name, weight in network.named_parameters() if weight.requires_grad}
+    return {name: weight for name, weight in network.state_dict().items() if name in trained}
+
+
+def take_over(network: nn.Module, weights: dict[str, Tensor]) -> None:
+    """Load what `kept` gave. Raises RuntimeError where they are those of another network."""
+    found = network.load_state_dict(weights, strict=False)
+    if found.unexpected_keys or weights.keys() != kept(network).keys():
+        raise RuntimeError(f"{len(weights)} weights are not those that are trained here")
+
+
+# {% endif %}
+def loss_sum(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy in nats, summed: ranks may have different numbers of targets."""
+    return F.cross_entropy(
+        outputs.flatten(0, 1), targets.flatten(), ignore_index=data.IGNORE, reduction="sum"
+    )
+
+
+def metric_sums(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    """Sums over the targets that count; the caller divides by the number of all ranks."""
+    hits = (outputs.argmax(-1) == targets) & data.counts(targets)
+    return {"loss": loss_sum(outputs, targets), "accuracy": hits.sum()}

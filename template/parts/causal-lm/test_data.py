@@ -1,0 +1,309 @@
+"""Conversations and texts in files, the rows that they are packed into, and pretrained networks."""
+
+import json
+import math
+from dataclasses import replace
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+import torch
+import transformers
+from torch import Tensor
+from torch.testing import assert_close
+
+import config
+import data
+import documents
+import model
+from support import common
+
+TURNS = {"system": "Be brief.", "user": "Where is {}?", "assistant": "In {}'s house."}
+CHATS = [
+    [{"role": role, "content": text.format(name)} for role, text in TURNS.items()]
+    + [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "Who knows."}]
+    for name in ("Ada", "Ben", "Cleo", "Dora", "Eve", "Finn", "Gus", "Hal")
+]
+SHAPE = data.Shape(300, 24, weights="", tokenizer="", chat=True, words="")
+SAID = ["In {}'s house.<|im_end|>\n", "Who knows.<|im_end|>\n"]  # what is learnt of them
+
+
+def settings(folder: Path, **changes: Any) -> config.Data:
+    """The small data config, with what is prepared in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    chosen = {"folder": str(folder), "length": 96, "vocabulary": 300, "validation": 0.25, **changes}
+    return replace(common.settings(folder).data, **chosen)
+
+
+def write(path: Path, rows: list[Any], column: str = "messages") -> str:
+    """The rows as a file of the format that the path's ending names."""
+    records = [{column: row, "number": number} for number, row in enumerate(rows)]
+    if path.suffix == ".parquet":
+        pyarrow.parquet.write_table(pa.Table.from_pylist(records), path)
+    else:
+        path.write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
+    return str(path)
+
+
+def opened(cfg: config.Data) -> tuple[data.Splits, Any]:
+    """What is prepared, and its tokenizer."""
+    data.prepare(cfg)
+    splits = data.open_splits(cfg)
+    return splits, transformers.AutoTokenizer.from_pretrained(splits.shape.tokenizer)
+
+
+def whole(split: data.Rows) -> data.Batch:
+    return split.__getitems__(list(range(len(split))))
+
+
+def inside(split: data.Rows) -> list[tuple[Tensor, Tensor]]:
+    """Inputs and targets of each document; the last of a row may be what fills it up."""
+    found = []
+    for inputs, positions, targets in zip(*whole(split), strict=True):
+        begins = [*(positions == 0).nonzero().flatten().tolist(), len(inputs)]
+        sizes = [end - begin for begin, end in pairwise(begins)]
+        assert positions.tolist() == [place for size in sizes for place in range(size)]
+        found += list(zip(inputs.split(sizes), targets.split(sizes), strict=True))
+    return found
+
+
+def learnt(split: data.Rows, tokenizer: Any) -> list[str]:
+    """The text of the targets that count, document by document."""
+    parts = [targets[data.counts(targets)] for _, targets in inside(split)]
+    return [tokenizer.decode(part) for part in parts if len(part)]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_only_answers_are_learnt(tmp_path: Path, ending: str) -> None:
+    """With the token that ends them: neither questions, nor the system's words, nor padding."""
+    source = write(tmp_path / f"chats.{ending}", CHATS)
+    splits, tokenizer = opened(settings(tmp_path, source=source))
+    found = learnt(splits.train, tokenizer) + learnt(splits.val, tokenizer)
+    names = [chat[1]["content"][9:-1] for chat in CHATS]
+    assert sorted(found) == ["".join(SAID).format(name) for name in names]
+    asked = [tokenizer.decode(inputs) for inputs, _ in inside(splits.train)]
+    assert sum("<|im_start|>user\nWhere is" in text for text in asked) == 6
+
+
+def test_texts_are_learnt_whole(tmp_path: Path) -> None:
+    """Long ones in several rows, in which each token is a target once, and the end of the text."""
+    texts = [f"{n}: " + "the cat sleeps, and nobody knows why. " * n for n in range(1, 9)]
+    (tmp_path / "texts").mkdir()
+    write(tmp_path / "texts" / "train.jsonl", texts, "text")
+    write(tmp_path / "texts" / "val.parquet", texts[:2], "text")
+    source = str(tmp_path / "texts")
+    splits, tokenizer = opened(settings(tmp_path, source=source, column="text", length=24))
+    ids = [[*tokenizer(text)["input_ids"], tokenizer.eos_token_id] for text in texts]
+    found = whole(splits.train).targets
+    assert sorted(found[data.counts(found)].tolist()) == sorted(
+        chain.from_iterable(each[1:] for each in ids)
+    )
+    assert learnt(splits.val, tokenizer)[-1].startswith(": the cat")
+    assert "longer than 24 tokens" in str(splits.shape)
+
+
+def test_rows_are_full(tmp_path: Path) -> None:
+    """Every document is in a row, once and whole; there is hardly any padding."""
+    torch.manual_seed(0)
+    sizes = torch.randint(2, 33, (500,)).tolist()
+    every = [documents.Document([n] * size, [True] * size) for n, size in enumerate(sizes, 1)]
+    rows = data.Rows(*documents.pack(every, 32))
+    found = [targets.tolist() for _, targets in inside(rows) if data.counts(targets).any()]
+    assert sorted(found) == [[n] * (size - 1) for n, size in enumerate(sizes, 1)]
+    assert data.counts(whole(rows).targets).float().mean() > 0.97
+
+
+def loss_behind(network: torch.nn.Module, *row: documents.Document) -> float:
+    """The loss of the last document of a row; those before it are longer."""
+    inputs, positions, targets = (t.long() for t in documents.pack(list(row), 24))
+    begin = sum(len(document.tokens) - 1 for document in row[:-1])
+    end = begin + len(row[-1].tokens) - 1
+    assert inputs[0, begin:end].tolist() == row[-1].tokens[:-1]
+    outputs = network(inputs, positions)[:, begin:end]
+    return model.loss_sum(outputs, targets[:, begin:end]).item()
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_neighbours_change_nothing(tmp_path: Path, attention: str) -> None:
+    """A document's loss is that of the document alone, whatever lies before it in its row."""
+    network: Any = model.build(common.settings(tmp_path).model, SHAPE).eval()
+    network.settings._attn_implementation = attention
+    one, two, three, last = (
+        documents.Document(list(range(n, n + size)), [True] * size)
+        for n, size in ((100, 12), (200, 12), (250, 9), (50, 6))
+    )
+    rows = [[last], [one, last], [two, last], [one, three, last]]
+    found = [loss_behind(network, *row) for row in rows]
+    ids = torch.tensor([last.tokens])
+    plain = network.inner(ids, labels=ids).loss.item() * (len(last.tokens) - 1)  # nothing packed
+    assert found == pytest.approx([plain] * 4, rel=1e-5)
+
+
+def test_loss_and_metrics_are_known(tmp_path: Path) -> None:
+    """Even odds cost the logarithm of their number per target, and the right answer nothing."""
+    splits = data.open_splits(common.settings(tmp_path).data)
+    batch = whole(splits.val)
+    count = data.counts(batch.targets).sum().item()
+    assert 0 < count < batch.targets.numel()
+    even = torch.zeros(*batch.targets.shape, splits.shape.vocabulary)
+    right = even.scatter(2, batch.targets.clamp(min=0)[..., None], 100.0)
+    assert model.loss_sum(right, batch.targets).item() == pytest.approx(0)
+    expected = count * math.log(splits.shape.vocabulary)
+    assert model.loss_sum(even, batch.targets).item() == pytest.approx(expected)
+    assert model.metric_sums(right, batch.targets)["accuracy"].item() == count
+
+
+def test_answer_that_is_written_differently_later(tmp_path: Path) -> None:
+    """Thoughts that the template drops from earlier turns: each answer has a text of its own."""
+    thought = "('<think></think>' if loop.last and message.role == 'assistant' else '')"
+    template = documents.CHAT.replace("message.content", f"{thought} ~ message.content")
+    (tmp_path / "chat.jinja").write_text(template)
+    source = write(tmp_path / "chats.jsonl", CHATS)
+    cfg = settings(tmp_path, source=source, template=str(tmp_path / "chat.jinja"))
+    splits, tokenizer = opened(cfg)
+    found = learnt(splits.val, tokenizer)
+    assert len(found) == 4
+    assert all(text.startswith("<think></think>") for text in found)
+
+
+def test_edited_file_is_read_anew(tmp_path: Path) -> None:
+    """What was prepared from the file before does not count any more; nor with another template."""
+    source = write(tmp_path / "chats.jsonl", CHATS[:6])
+    before = settings(tmp_path, source=source)
+    first = data.prepared_path(before)
+    write(tmp_path / "chats.jsonl", CHATS)
+    assert data.prepared_path(before) != first
+    (tmp_path / "chat.jinja").write_text("another")
+    changed = replace(before, template=str(tmp_path / "chat.jinja"))
+    assert data.prepared_path(changed) != data.prepared_path(before)
+
+
+def test_preparation_repeats(tmp_path: Path) -> None:
+    """Each node prepares for itself, so tokenizer and rows must come out alike."""
+    before = data.open_splits(common.settings(tmp_path).data)
+    cfg = replace(common.settings(tmp_path).data, folder=str(tmp_path))
+    data.prepare(cfg)
+    after = data.open_splits(cfg)
+    for one, other in ((before.train, after.train), (before.val, after.val)):
+        assert_close(whole(one), whole(other), rtol=0, atol=0)
+
+
+ANSWER = {"role": "assistant", "content": "Yes."}
+MISTAKES = {
+    "line 2 is no JSON": '{"messages": "a text"}\nhello\n',
+    "record 1 has no 'messages' but .'text'.: set data.column": '{"text": "hello"}\n',
+    "record 1 is neither a text nor a list": '{"messages": [{"role": "user", "text": "?"}]}\n',
+    "record 2 is neither a text nor a list": '{"messages": "a"}\n{"messages": "  "}\n',
+    "record 1 has no answer": '{"messages": [{"role": "user", "content": "?"}]}\n',
+    "0 records for training": json.dumps({"messages": [ANSWER]}) + "\n",
+}
+
+
+@pytest.mark.parametrize("reason", MISTAKES)
+def test_mistakes_are_named(reason: str, tmp_path: Path) -> None:
+    """With the file and the place in it, and nothing half prepared is left."""
+    (tmp_path / "chats.jsonl").write_text(MISTAKES[reason])
+    with pytest.raises(config.ConfigError, match=rf"chats\.jsonl.*{reason}"):
+        data.prepare(settings(tmp_path, source=str(tmp_path / "chats.jsonl")))
+    assert not [*tmp_path.glob("*.partial")]
+
+
+def test_more_mistakes(tmp_path: Path) -> None:
+    """Of settings, of a file that is no table, and of a template that refuses."""
+    source = write(tmp_path / "chats.jsonl", CHATS)
+    (tmp_path / "rows.parquet").write_text("hello")
+    refusing = documents.CHAT.replace("message.role", "raise_exception('roles must alternate')")
+    (tmp_path / "chat.jinja").write_text(refusing)
+    wrong: dict[str, dict[str, Any]] = {
+        "neither 'stdlib' nor": {"source": str(tmp_path / "absent.jsonl")},
+        r"rows\.parquet is no \.parquet file": {"source": str(tmp_path / "rows.parquet")},
+        "record [0-9]: the chat template says: roles": {"template": str(tmp_path / "chat.jinja")},
+        r"data\.template = ": {"template": str(tmp_path / "absent.jinja")},
+        r"no answer of the \w+ split begins so early": {"length": 2},
+        r"data\.vocabulary = 100 must be at least 259": {"vocabulary": 100},
+        "is no folder, and cannot be fetched": {"pretrained": "absent/model/name"},
+    }
+    for reason, changes in wrong.items():
+        with pytest.raises(config.ConfigError, match=reason):
+            data.prepare(settings(tmp_path, **{"source": source, **changes}))
+
+
+def save_pretrained(folder: Path) -> Any:
+    """A small Llama in bfloat16 with dropout, and a tokenizer with a template; the network."""
+    tokenizer = documents.train_tokenizer(settings(folder), [documents.Record("", CHATS[0])])
+    tokenizer.save_pretrained(folder)
+    size = transformers.LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        max_position_embeddings=128,
+        attention_dropout=0.5,
+    )
+    network: Any = transformers.LlamaForCausalLM(size)
+    network.to(torch.bfloat16).save_pretrained(folder)
+    return network
+
+
+def test_pretrained_network(tmp_path: Path) -> None:
+    """By path: tokenizer and weights are used, in float32, and the network is one to train."""
+    pretrained = save_pretrained(tmp_path / "pretrained")
+    source = write(tmp_path / "chats.jsonl", CHATS)
+    cfg = settings(tmp_path, source=source, pretrained=str(tmp_path / "pretrained"))
+    splits, _ = opened(cfg)
+    network = model.build(common.settings(tmp_path).model, splits.shape)
+    expected = pretrained.state_dict()["model.layers.2.mlp.up_proj.weight"]
+    found = [w for n, w in network.state_dict().items() if "layers.2.mlp.up_proj" in n]
+    assert found[0].dtype == torch.float32
+    assert found[0].equal(expected.float())
+    assert all(part.training for part in network.modules()), "dropout would be off"
+    with pytest.raises(config.ConfigError, match="length = 129: the model has 128 positions"):
+        data.prepare(replace(cfg, length=129))
+
+
+def test_network_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is fetched while the data are prepared; the ranks open this node's copy, by its path."""
+    hub = tmp_path / "hub"
+    save_pretrained(hub / "models--some--model" / "snapshots" / "123")
+    (hub / "models--some--model" / "refs").mkdir()
+    (hub / "models--some--model" / "refs" / "main").write_text("123")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(hub))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    source = write(tmp_path / "chats.jsonl", CHATS)
+    cfg = settings(tmp_path, source=source, pretrained="some/model")
+    splits, _ = opened(cfg)
+    assert splits.shape.weights == str(hub / "models--some--model" / "snapshots" / "123")
+    model.build(common.settings(tmp_path).model, splits.shape)
+    hub.rename(tmp_path / "elsewhere")
+    with pytest.raises(config.ConfigError, match="the pretrained model is gone"):
+        data.open_splits(cfg)
+    with pytest.raises(config.ConfigError, match="cannot be fetched by name"):
+        data.prepare(replace(cfg, pretrained="some/other"))
+
+
+def test_networks_that_mix_documents_are_refused(tmp_path: Path) -> None:
+    """Those whose state goes on from token to token, whatever the mask."""
+    size = transformers.MambaConfig(vocab_size=300, hidden_size=8, num_hidden_layers=1)
+    transformers.MambaForCausalLM(size).save_pretrained(tmp_path)
+    shape = replace(SHAPE, weights=str(tmp_path))
+    with pytest.raises(config.ConfigError, match="MambaForCausalLM cannot keep the documents"):
+        model.build(common.settings(tmp_path).model, shape)
+# {% if lora %}
+
+
+def test_only_additions_are_trained(tmp_path: Path) -> None:
+    """A network with new additions is the pretrained network; each layer but the output has one."""
+    save_pretrained(tmp_path / "pretrained")
+    shape = replace(SHAPE, weights=str(tmp_path / "pretrained"))
+    network: Any = model.build(common.settings(tmp_path).model, shape).eval()
+    trained = {name for name, p in network.named_parameters() if p.requires_grad}
+    assert len(trained) == 3 * 7 * 2
+    assert all("lora_" in name for name in trained)
+    plain = transformers.AutoModelForCausalLM.from_pretrained(shape.weights, dtype="float32")
+    ids = torch.arange(20).view(1, -1)
+    assert_close(network(ids, ids), plain(ids).logits)
+# {% endif %}

@@ -1,0 +1,360 @@
+"""Conversations and texts: read, tokenised, and packed into rows of equal length."""
+
+import ast
+import json
+import re
+import sysconfig
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+import config
+
+IGNORE = -100  # the target of a token that does not count: of questions, of padding
+ROWS, TOKENIZER, ABOUT = "rows.pt", "tokenizer", "about.json"  # what is prepared
+VALIDATION = {"val", "valid", "validation"}  # in the name of a file that is held out
+ENDINGS = (".jsonl", ".parquet")
+WEIGHTS = ["*.json", "*.jinja", "*.model", "*.safetensors", "*.txt"]  # what is fetched of a model
+AT_ONCE = 1000  # records that are tokenised together
+MODULES = (  # of the standard library, whose functions are asked about
+    "_pydecimal calendar codecs collections ftplib functools importlib inspect ipaddress logging "
+    "mailbox pathlib random socket statistics tarfile tempfile threading traceback"
+)
+CHAT = (  # the template where nothing is pretrained
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+class Record(NamedTuple):
+    """A conversation or a text, and its place in words."""
+
+    place: str
+    content: list[dict[str, Any]] | str
+
+
+class Rendered(NamedTuple):
+    """A conversation as the model sees it."""
+
+    text: str
+    answers: list[tuple[int, int]]  # begin and end of each, in characters
+
+
+class Document(NamedTuple):
+    """Tokens that see each other, and no others."""
+
+    tokens: list[int]
+    counts: list[bool]  # whether the token is to be learnt
+
+
+def prepare(cfg: config.Data, folder: Path) -> None:
+    """Write tokenizer, rows of tokens, and what the model has to know of them."""
+    weights = fetch(cfg.pretrained) if cfg.pretrained else ""
+    splits = read_splits(cfg)
+    tokenizer = open_tokenizer(cfg, weights) if weights else train_tokenizer(cfg, splits["train"])
+    if cfg.template:
+        tokenizer.chat_template = _read(Path(cfg.template))
+    encoded = {name: encode(records, tokenizer) for name, records in splits.items()}
+    rows = {name: pack(cut(some, cfg.length), cfg.length) for name, some in encoded.items()}
+    for name, (inputs, *_) in rows.items():
+        if not len(inputs):
+            raise config.ConfigError(
+                f"data.length = {cfg.length}: no answer of the {name} split begins so early"
+            )
+    torch.save(rows, folder / ROWS)
+    tokenizer.save_pretrained(folder / TOKENIZER)
+    words = _words([document for some in encoded.values() for document in some], cfg.length)
+    chat = any(isinstance(record.content, list) for record in splits["train"])
+    about = {"vocabulary": len(tokenizer), "weights": weights, "chat": chat, "words": words}
+    (folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
+
+
+def _words(documents: list[Document], length: int) -> str:
+    """How many documents there are, and what became of the long ones."""
+    long = sum(len(document.tokens) > length + 1 for document in documents)
+    gone = sum(not cut([document], length) for document in documents)
+    words = f"{len(documents):,} conversations or texts, {long:,} longer than {length} tokens"
+    return f"{words}, {gone:,} left out" if gone else words
+
+
+# --- Reading --------------------------------------------------------------------------------------
+
+
+def source_files(cfg: config.Data) -> list[Path]:
+    """The files of the data; none for the standard library. Raises ConfigError for no file."""
+    if cfg.source == "stdlib":
+        return []
+    source = Path(cfg.source)
+    inside = sorted(source.iterdir()) if source.is_dir() else [source]
+    found = [path for path in inside if path.suffix in ENDINGS and path.is_file()]
+    if not found:
+        raise config.ConfigError(
+            f"data.source = {cfg.source!r}: neither 'stdlib' nor a .jsonl or .parquet file, or a "
+            "folder of them"
+        )
+    return found
+
+
+def tokenizer_files(cfg: config.Data) -> list[Path]:
+    """The files that decide how texts become tokens."""
+    own = [Path(cfg.template)] if cfg.template else []
+    return own + sorted(Path(cfg.pretrained).glob("*.*") if cfg.pretrained else [])
+
+
+def read_splits(cfg: config.Data) -> dict[str, list[Record]]:
+    """The records of both splits, by their files' names or divided by chance.
+
+    Raises ConfigError where a split has none.
+    """
+    held_out, rest = list[Path](), list[Path]()
+    for path in source_files(cfg):
+        names = set(re.split(r"[^a-z]+", path.stem.lower()))
+        (held_out if names & VALIDATION else rest).append(path)
+    records = [record for path in rest for record in read_file(path, cfg.column)]
+    records += _read_stdlib() if cfg.source == "stdlib" else []
+    val = [record for path in held_out for record in read_file(path, cfg.column)]
+    if not held_out:
+        generator = torch.Generator().manual_seed(cfg.split_seed)
+        order = torch.randperm(len(records), generator=generator).tolist()
+        size = max(1, round(cfg.validation * len(records)))
+        val, records = ([records[i] for i in part] for part in (order[:size], order[size:]))
+    if not (val and records):
+        found = f"{len(records)} records for training and {len(val)} for validation"
+        raise config.ConfigError(f"data.source = {cfg.source!r} has {found}: both are needed")
+    return {"train": records, "val": val}
+
+
+def read_file(path: Path, column: str) -> Iterator[Record]:
+    """The conversations or texts of a file. Raises ConfigError for the first that is none."""
+    for number, row in enumerate(_rows(path), start=1):
+        place = f"{path}: record {number}"
+        if not isinstance(row, dict) or row.get(column) is None:
+            found = sorted(map(str, row)) if isinstance(row, dict) else row
+            raise config.ConfigError(f"{place} has no {column!r} but {found}: set data.column")
+        yield Record(place, _checked(row[column], place))
+
+
+def _rows(path: Path) -> Iterator[Any]:
+    """Each row of a file, as an object with names where the file is good."""
+    import pyarrow.parquet
+
+    try:
+        if path.suffix == ".parquet":
+            for batch in pyarrow.parquet.ParquetFile(path).iter_batches():
+                yield from batch.to_pylist()
+            return
+        with path.open(encoding="utf-8") as file:
+            yield from (_parsed(line, f"{path}: line {n}") for n, line in enumerate(file, start=1))
+    except (OSError, ValueError) as error:
+        raise config.ConfigError(f"{path} is no {path.suffix} file: {error}") from error
+
+
+def _parsed(line: str, place: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError as error:
+        raise config.ConfigError(f"{place} is no JSON: {error}") from error
+
+
+def _checked(content: Any, place: str) -> list[dict[str, Any]] | str:
+    """A text, or the turns of a conversation without what Parquet adds to them."""
+    if isinstance(content, str) and content.strip():
+        return content
+    turns = content if isinstance(content, list) else []
+    wrong = [turn for turn in turns if not (isinstance(turn, dict) and _is_turn(turn))]
+    if not turns or wrong:
+        shown = repr(wrong[0] if wrong else content)[:80]
+        raise config.ConfigError(
+            f'{place} is neither a text nor a list of {{"role": ..., "content": ...}}: {shown}'
+        )
+    if not any(turn["role"] == "assistant" for turn in turns):
+        raise config.ConfigError(f"{place} has no answer: no turn with the role 'assistant'")
+    return [{name: part for name, part in turn.items() if part is not None} for turn in turns]
+
+
+def _is_turn(turn: dict[str, Any]) -> bool:
+    return isinstance(turn.get("role"), str) and isinstance(turn.get("content"), str)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise config.ConfigError(f"data.template = {str(path)!r}: {error}") from error
+
+
+def _read_stdlib() -> Iterator[Record]:
+    """Questions about functions of the standard library; the answer begins their docstring."""
+    root = Path(sysconfig.get_path("stdlib"))
+    seen = set[str]()
+    for module in MODULES.split():
+        for path in [root / f"{module}.py", *sorted((root / module).rglob("*.py"))]:
+            tree = ast.parse(path.read_bytes()) if path.is_file() else ast.Module([], [])
+            for node in (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)):
+                answer = (ast.get_docstring(node) or "").split("\n\n")[0]
+                if len(answer) >= 40 and answer not in seen:  # no answer is in both splits
+                    seen.add(answer)
+                    question = {"role": "user", "content": f"What is {node.name} of {module}?"}
+                    turns = [question, {"role": "assistant", "content": answer}]
+                    yield Record(str(path), turns)
+
+
+# --- Tokens ---------------------------------------------------------------------------------------
+
+
+def fetch(name: str) -> str:
+    """The folder of a pretrained model: as it is named, or this node's copy from the hub."""
+    if Path(name).is_dir():
+        return str(Path(name).absolute())
+    import huggingface_hub
+
+    try:
+        return str(huggingface_hub.snapshot_download(name, allow_patterns=WEIGHTS))
+    except (OSError, ValueError) as error:
+        raise config.ConfigError(
+            f"data.pretrained = {name!r} is no folder, and cannot be fetched by name: {error}"
+        ) from error
+
+
+def open_tokenizer(cfg: config.Data, folder: str) -> Any:
+    """The tokenizer of a pretrained model. Raises ConfigError where rows are too long for it."""
+    import transformers
+
+    try:
+        size = transformers.AutoConfig.from_pretrained(folder).get_text_config()
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise config.ConfigError(f"data.pretrained = {cfg.pretrained!r}: {error}") from error
+    positions = getattr(size, "max_position_embeddings", cfg.length)
+    if cfg.length > positions:
+        raise config.ConfigError(f"data.length = {cfg.length}: the model has {positions} positions")
+    return tokenizer
+
+
+def train_tokenizer(cfg: config.Data, records: list[Record]) -> Any:
+    """Pairs of bytes, merged as often as `data.vocabulary` allows, and a chat template."""
+    import tokenizers
+    import transformers
+
+    special = ["<|pad|>", "<|im_start|>", "<|im_end|>"]
+    if cfg.vocabulary < 256 + len(special):
+        raise config.ConfigError(f"data.vocabulary = {cfg.vocabulary} must be at least 259")
+    contents = (record.content for record in records)
+    texts = (c if isinstance(c, str) else "\n".join(t["content"] for t in c) for c in contents)
+    pairs = tokenizers.ByteLevelBPETokenizer()
+    pairs.train_from_iterator(texts, cfg.vocabulary, show_progress=False, special_tokens=special)
+    options = {"pad_token": special[0], "eos_token": special[2], "chat_template": CHAT}
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=pairs._tokenizer, **options)
+
+
+def encode(records: list[Record], tokenizer: Any) -> list[Document]:
+    """The tokens of records; of a conversation only the answers count."""
+    found: list[Document] = []
+    for first in range(0, len(records), AT_ONCE):
+        part = records[first : first + AT_ONCE]
+        texts = [record.content for record in part if isinstance(record.content, str)]
+        if texts:
+            found += [_whole(ids, tokenizer) for ids in tokenizer(texts)["input_ids"]]
+        chats = [record for record in part if not isinstance(record.content, str)]
+        rendered = [text for chat in chats for text in render(chat, tokenizer)]
+        if rendered:
+            found += _answers(rendered, tokenizer)
+    return found
+
+
+def _whole(ids: list[int], tokenizer: Any) -> Document:
+    """A text, of which all tokens count, and the token that ends texts."""
+    end = tokenizer.eos_token_id
+    tokens = ids if end is None or ids[-1:] == [end] else [*ids, end]
+    return Document(tokens, [True] * len(tokens))
+
+
+def _answers(chats: list[Rendered], tokenizer: Any) -> Iterator[Document]:
+    """The tokens of conversations, of which those count that begin within an answer."""
+    options = {"add_special_tokens": False, "return_offsets_mapping": True}  # the template has them
+    encoded = tokenizer([chat.text for chat in chats], **options)
+    every = zip(chats, encoded["input_ids"], encoded["offset_mapping"], strict=True)
+    for chat, ids, offsets in every:
+        counts = [any(begin <= at < end for begin, end in chat.answers) for at, _ in offsets]
+        yield Document(ids, counts)
+
+
+def render(record: Record, tokenizer: Any) -> list[Rendered]:
+    """A conversation by the tokenizer's template, and where the answers are.
+
+    Some templates write an answer differently once other turns follow, as without what was thought.
+    Then each answer has a text of its own, which the answer ends.
+    """
+    import jinja2
+
+    turns: Any = record.content
+    write = partial(tokenizer.apply_chat_template, tokenize=False)
+    try:
+        whole = write(turns)
+        places = [place for place, turn in enumerate(turns) if turn["role"] == "assistant"]
+        asked = [write(turns[:place], add_generation_prompt=True) for place in places]
+        through = [write(turns[: place + 1]) for place in places]
+    except (ValueError, TypeError, jinja2.TemplateError) as error:
+        raise config.ConfigError(f"{record.place}: the chat template says: {error}") from error
+    pairs = list(zip(asked, through, strict=True))
+    if not all(after.startswith(before) for before, after in pairs):
+        raise config.ConfigError(
+            f"{record.place}: the chat template does not begin an answer as it asks for one: name "
+            "a file with another, data.template"
+        )
+    if all(whole.startswith(after) for after in through):
+        return [Rendered(whole, [(len(before), len(after)) for before, after in pairs])]
+    return [Rendered(after, [(len(before), len(after))]) for before, after in pairs]
+
+
+# --- Rows -----------------------------------------------------------------------------------------
+
+
+def cut(documents: list[Document], length: int) -> list[Document]:
+    """Documents of at most `length` tokens and a successor; those where a target counts.
+
+    Texts go on in further documents. Conversations end, as answers mean nothing without questions.
+    """
+    found = []
+    for tokens, counts in documents:
+        begins = range(0, len(tokens) - 1, length) if all(counts) else [0]
+        found += [Document(tokens[b : b + length + 1], counts[b : b + length + 1]) for b in begins]
+    return [document for document in found if any(document.counts[1:])]
+
+
+def pack(documents: list[Document], length: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Inputs, positions and targets [rows, length] int32, with little padding.
+
+    The longest document comes first, each into the fullest row that has room for it. What fills a
+    row up is a document, too, of which no target counts.
+    """
+    rows: list[list[Document]] = []
+    room: list[tuple[int, int]] = []  # of each row: free places, number
+    for document in sorted(documents, key=lambda document: -len(document.tokens)):
+        size = len(document.tokens) - 1
+        place = bisect_left(room, (size, 0))
+        if place == len(room):
+            room.append((length, len(rows)))
+            rows.append([])
+        free, row = room.pop(place)
+        rows[row].append(document)
+        insort(room, (free - size, row))
+    shape = (len(rows), length)
+    inputs, positions = torch.zeros(shape, dtype=torch.int32), torch.zeros(shape, dtype=torch.int32)
+    targets = torch.full(shape, IGNORE, dtype=torch.int32)
+    for row, inside in enumerate(rows):
+        begin = 0
+        for tokens, counts in inside:
+            numbers = torch.tensor(tokens, dtype=torch.int32)
+            end = begin + len(tokens) - 1
+            inputs[row, begin:end] = numbers[:-1]
+            positions[row, begin:end] = torch.arange(end - begin)
+            targets[row, begin:end] = numbers[1:].where(torch.tensor(counts[1:]), IGNORE)
+            begin = end
+        positions[row, begin:] = torch.arange(length - begin)
+    return inputs, positions, targets
