@@ -84,7 +84,7 @@ def test_zip_and_command_give_the_same_project(given: dict[str, str], tmp_path: 
 def test_releases_are_put_together_as_copier_renders_them(tmp_path: Path) -> None:
     (tmp_path / "versions").mkdir()
     versions = Versions(tmp_path / "versions")
-    for tag in [versions.tags[0], *versions.tags[-2:]]:
+    for tag in [versions.tags[0], versions.tags[-1]]:
         version = versions[tag]
         root = (
             template_source.template_root()
@@ -163,7 +163,7 @@ def test_every_question_but_the_folder_of_launch_files_can_be_answered() -> None
     ]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_rows_hold_both_texts(seed: int) -> None:
     before, after = (texts(random_answers(2 * seed + n)) for n in range(2))
     reply = PAGE.project(after, before)
@@ -184,7 +184,7 @@ def test_rows_hold_both_texts(seed: int) -> None:
     assert cost["files"] == sum(file["kind"] != difference.SAME for file in reply["files"])
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_address_holds_the_answers(seed: int) -> None:
     given = texts(random_answers(seed))
     given.pop(LAUNCH_FOLDER, None)
@@ -240,8 +240,8 @@ def test_hostile_answers_and_addresses_break_nothing() -> None:
 )
 def test_calls_with_wrong_arguments_are_refused(arguments: str) -> None:
     for name in CALLS:
-        if name == "project" and arguments == "{}":
-            continue
+        if name == "versions" and arguments == "{}":
+            continue  # has none
         with pytest.raises((ValueError, TypeError, KeyError)):
             PAGE.call(name, arguments)
     with pytest.raises(ValueError, match="__init__"):
