@@ -28,7 +28,7 @@ EFFECTS = {
     "howto/update.md": ["my-project/engine/failures.py"],
     "howto/use.md": ["my-model/exported/model.safetensors", "my-model/predicted.parquet"],
 }
-LISTS = ["howto/index.md", "howto/troubleshooting.md"]  # what leads to other pages
+LISTS = ["howto/beyond.md", "howto/index.md", "howto/troubleshooting.md"]  # to other pages
 NOT_RUN = {"asks in a terminal"}  # reasons for which a page may pass a block over
 
 
