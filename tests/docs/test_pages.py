@@ -32,7 +32,7 @@ EFFECTS = {
     "howto/use.md": ["my-model/exported/model.safetensors", "my-model/predicted.parquet"],
     "howto/weeks.md": ["my-weeks/runs/first/config.toml"],
 }
-LISTS = ["howto/index.md", "howto/troubleshooting.md"]  # what leads to other pages
+LISTS = ["howto/beyond.md", "howto/index.md", "howto/troubleshooting.md"]  # to other pages
 NOT_RUN = {"asks in a terminal"}  # reasons for which a page may pass a block over
 
 
