@@ -37,8 +37,9 @@ torch {torch}.
 
 ## Requests to the store
 
-Of the rank that asks most, without the first, and of all ranks together. "Seconds" are those that
-the store needs for all of them at {micro:.0f} µs a request, one after the other.
+Of the rank that asks most, but for the one that asks for all (rank 0, or the first that fails), and
+of all ranks together. There are three steps and two saves. "Seconds" are those that the store needs
+for all requests at {micro:.0f} µs each, one after the other.
 
 """
 PREFLIGHT = """
@@ -68,8 +69,8 @@ def rows(worlds: Sequence[lab.World]) -> list[dict[str, Any]]:
     found = []
     sizes = [world.ranks for world in worlds]
     for phase in lab.PHASES:
-        others = [max(world.counts[phase].get("requests", [0])[1:]) for world in worlds]
-        sent = [max(world.counts[phase].get("requests bytes", [0])[1:]) for world in worlds]
+        others = [world.others(phase, "requests") for world in worlds]
+        sent = [world.others(phase, "requests bytes") for world in worlds]
         totals = [world.total(phase, "requests") for world in worlds]
         joint = [world.most(phase, "collectives") for world in worlds]
         found.append(
@@ -130,7 +131,9 @@ def draw(worlds: Sequence[lab.World], file: Path) -> None:
         coefficients = lab.fit(sizes, row["others"])
         (line,) = axes.plot(wide, [lab.at(coefficients, n) for n in wide], label=row["phase"])
         axes.plot(sizes, row["others"], "o", color=line.get_color())
-    axes.set(xscale="log", xlabel="ranks", ylabel="requests of a rank (not the first)")
+    axes.set(
+        xscale="log", xlabel="ranks", ylabel="requests of a rank, but for one", ylim=(-0.5, None)
+    )
     axes.legend(fontsize="small")
     axes.grid(alpha=0.3)
     figure.savefig(file, dpi=120)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from product import forkserver, programs, template
 from product.test_programs import settings
+from scipy.optimize import nnls
 
 PHASES = ("preflight", "start-up", "step", "evaluation", "save", "resume", "failure")
 FULL = 16_384
@@ -28,6 +29,10 @@ class World(NamedTuple):
     def most(self, phase: str, kind: str) -> int:
         """Of the rank that has most."""
         return max(self.counts[phase].get(kind, [0]))
+
+    def others(self, phase: str, kind: str) -> int:
+        """Of the rank that has most, but for the one that does something for all."""
+        return sorted(self.counts[phase].get(kind, [0, 0]))[-2]
 
     def total(self, phase: str, kind: str) -> int:
         """Of all ranks."""
@@ -60,9 +65,9 @@ def run(ranks: int, folder: Path, shared: Path, backend: str = "fake") -> World:
 
 
 def fit(sizes: Sequence[int], values: Sequence[float]) -> tuple[float, float, float]:
-    """The a, b, c of a + b log2 N + c N that are nearest to the values."""
+    """The a, b, c of a + b log2 N + c N that are nearest to the values, none below 0."""
     rows = [[1.0, math.log2(n), n] for n in sizes]
-    solution, *_ = np.linalg.lstsq(np.array(rows), np.array(values, dtype=float), rcond=None)
+    solution, _ = nnls(np.array(rows), np.array(values, dtype=float))
     a, b, c = (float(x) for x in solution)
     return a, b, c
 
