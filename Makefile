@@ -106,6 +106,10 @@ bench: $(VENV)/bench    ## the generated project beside other loops and librarie
 scaling: $(VENV)/dev    ## predict steps on other ranks, rates and sizes, then measure; writes docs/scaling.md
 	@cd tests && ../$(BIN)/python -m scaling_lab </dev/null
 
+.PHONY: scale
+scale: $(VENV)/dev    ## count what ranks send in worlds of 4 to 64, ten minutes; writes docs/scale.md
+	@cd tests && ../$(BIN)/python -m scale_lab </dev/null
+
 .PHONY: docs
 docs: $(VENV)/docs    ## build the documentation in site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

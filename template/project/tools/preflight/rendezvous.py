@@ -9,9 +9,11 @@ import socket
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+from torch.distributed import DistStoreError
 from torch.distributed.rendezvous import rendezvous
 
 from engine import place
@@ -66,16 +68,15 @@ class Rendezvous:
 
     def _missing(self, keys: Sequence[str]) -> list[int]:
         """Wait for the ranks' keys; returns those that have not come in time."""
-        start, said = time.monotonic(), False
-        while not self.store.check(list(keys)):
-            waited = time.monotonic() - start
-            if waited > min(PATIENCE, self.seconds) and not said:
-                said = True
+        first = min(PATIENCE, self.seconds)
+        for seconds in filter(None, (first, self.seconds - first)):  # 0 would be for ever
+            # The store waits: to look again and again would send all keys each time.
+            with suppress(DistStoreError):
+                self.store.wait(list(keys), timedelta(seconds=seconds))
+                return []
+            if seconds == first < self.seconds:
                 print(f"waiting for {named(self._absent(keys))}", flush=True)
-            if waited > self.seconds:
-                return self._absent(keys)
-            time.sleep(0.02)
-        return []
+        return self._absent(keys)
 
     def _absent(self, keys: Sequence[str], first: int = 0) -> list[int]:
         """The ranks, counted from `first`, without a key: found by halves, as few are missing."""
