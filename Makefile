@@ -84,6 +84,10 @@ update-tests: $(VENV)/dev    ## updates from every release to every later one, a
 attack: $(VENV)/dev    ## 10,000 hostile sets of answers; commands killed at random moments, full disks, races
 	$(PYTEST) tests/attack --attacks=10000 --kills=40 --seed=$(SEED) </dev/null
 
+.PHONY: faults
+faults: $(VENV)/dev    ## put mistakes into ddpgen itself, one at a time: our own tests have to notice
+	$(PYTEST) tests/faults --faults </dev/null
+
 .PHONY: mutants
 mutants: $(VENV)/dev    ## put every mistake of the catalogue, and 450 made by syntax, into projects; writes docs/mutants.md
 	@cd tests && ../$(BIN)/python -m mutants.systematic 150 $(SEED) </dev/null

@@ -178,6 +178,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--attacks", type=int, default=100, help="how many hostile sets of answers are tried"
     )
+    parser.addoption(
+        "--faults", action="store_true", help="put mistakes into ddpgen itself, one at a time"
+    )
     parser.addoption("--kills", type=int, default=1, help="how often each command is killed")
     parser.addoption(
         "--mutants",

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from product.preloaded import run_tests
 
 from ddpgen.asking.question import Answers
 
@@ -39,7 +40,6 @@ def test_project_tests_its_launch_files(name: str, project: Callable[..., Path])
     for command in (
         ["ruff", "check", "--quiet", *FILES],
         ["ruff", "format", "--check", "--quiet", *FILES],
-        ["pytest", "-q", "-p", "no:cacheprovider", FILES[0]],
     ):
         done = subprocess.run(
             [sys.executable, "-m", *command],
@@ -49,6 +49,8 @@ def test_project_tests_its_launch_files(name: str, project: Callable[..., Path])
             check=False,
         )
         assert done.returncode == 0, done.stdout[-4000:]
+    outcome = run_tests(folder, ["-q", "-p", "no:cacheprovider", FILES[0]])
+    assert outcome.code == 0, outcome.output[-4000:]
 
 
 def test_project_on_one_machine_has_none(project: Callable[..., Path]) -> None:

@@ -96,15 +96,19 @@ def test_fabric(tmp_path: Path, programs: Path, link_layer: str, driver: str, ne
     assert network in question.values
 
 
-def test_hanging_and_failing_programs_cost_little_time(programs: Path) -> None:
+def test_hanging_and_failing_programs_cost_little_time(
+    programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are waited for together, when an answer is needed; a busy machine is slow, too."""
+    monkeypatch.setattr(detect, "SECONDS", 6.0)
     for name in ("nvidia-smi", "sinfo", "kubectl"):
         install(programs, name, "exec /bin/sleep 60")
     begin = time.monotonic()
     detector = Detector()
-    assert time.monotonic() - begin < 1
+    assert time.monotonic() - begin < 5
     assert detector.suggest("gpus_per_node", ONE_NODE) is None
     assert detector.suggest("clusters", {}) is None
-    assert time.monotonic() - begin < 3 * detect.SECONDS
+    assert time.monotonic() - begin < 3 * 6.0
 
 
 def test_garbage_is_no_suggestion(programs: Path) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from torch.distributed import Store
 
+START = 300.0  # seconds until a rank is there; a busy machine
 GRACE = 3.0  # seconds that others have after a rank has failed
 
 
@@ -51,11 +52,11 @@ class Pool:
     ) -> Run:
         """Run a project's train.py, as `forkserver.train` does; what is said is in output.txt."""
         assert ranks == self.ranks, f"a pool of {self.ranks} ranks"
-        begin = time.monotonic()
         log = project / "output.txt"
         log.write_text("")
         if not self.processes:
             self._start()
+        begin = time.monotonic()
         self.runs += 1
         job = Job(self.runs, project, overrides, variables or {})
         for connection in self.connections:
@@ -89,6 +90,9 @@ class Pool:
             there.close()
             self.processes.append(process)
             self.connections.append(here)
+        for rank, connection in enumerate(self.connections):
+            if connection.poll(START):  # else the first program will tell
+                self._answer(rank)
 
     def _wait(self, deadline: float) -> tuple[list[int], list[str]]:
         """Until all ranks have answered, or one has failed and the others had time to say so.

@@ -37,11 +37,15 @@ def run_tests(
     variables: Mapping[str, str] | None = None,
     path: Sequence[str] = (),
     seconds: float = 600,
+    python: Path | None = None,
 ) -> Outcome:
-    """`python -B -m pytest ARGUMENTS` in a project, with more folders to import from."""
+    """`python -B -m pytest ARGUMENTS` in a project, with more folders to import from.
+
+    What its tests start as `sys.executable` may be another `python`, such as a forked one.
+    """
     log = project.with_name(f"{project.name}.log")
     log.write_text("")
-    target = (project, arguments, variables or {}, path, log)
+    target = (project, arguments, variables or {}, path, log, python)
     process = forkserver.context().Process(target=_run, args=target)
     process.start()
     process.join(seconds)
@@ -59,8 +63,10 @@ def _run(
     variables: Mapping[str, str],
     path: Sequence[str],
     log: Path,
+    python: Path | None,
 ) -> None:
     os.setsid()
+    sys.executable = str(python or sys.executable)
     output = os.open(log, os.O_WRONLY | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)

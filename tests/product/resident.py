@@ -128,6 +128,7 @@ def serve(variables: Mapping[str, str], jobs: Connection) -> None:
     gc.collect()
     gc.freeze()  # what was imported here is no garbage: later collections pass over it
     around = Surroundings()
+    jobs.send(Answer("", 0.0))  # it is there
     while True:
         try:
             job: Job = jobs.recv()

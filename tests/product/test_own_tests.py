@@ -27,12 +27,13 @@ def selected(how_many: str) -> list[Answers]:
     return programs.every_pair() if how_many == "pairs" else programs.every_value()
 
 
-def test_project_passes_its_own_tests(answers: Answers, tmp_path: Path) -> None:
+def test_project_passes_its_own_tests(answers: Answers, tmp_path: Path, forked: Path) -> None:
     """The output says which tests failed, and where the project is."""
     project = tmp_path / "project"
     render(answers, project)
     arguments = ["-q", "-p", "no:cacheprovider", "--durations=5"]
-    outcome = run_tests(project, arguments, {"WANDB_MODE": "offline"}, seconds=900)
+    variables, python = {"WANDB_MODE": "offline"}, forked / "python"
+    outcome = run_tests(project, arguments, variables, seconds=900, python=python)
     assert outcome.code == 0, f"cd {project} && python -m pytest\n{outcome.output[-6000:]}"
     shutil.rmtree(project)
 

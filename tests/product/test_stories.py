@@ -212,7 +212,7 @@ MASKED = {
 
 
 def test_a_second_input_changes_the_data_and_the_model_alone(
-    tmp_path: Path, run_tool: Tool
+    tmp_path: Path, run_tool: Tool, forked: Path
 ) -> None:
     template.write({"model": "custom"}, tmp_path)
     for name, edits in MASKED.items():
@@ -223,5 +223,6 @@ def test_a_second_input_changes_the_data_and_the_model_alone(
         (tmp_path / name).write_text(text)
     done = run_tool(tmp_path, "mypy", ".")
     assert done.returncode == 0, done.stdout[-3000:]
-    outcome = run_tests(tmp_path, ["-q", "-p", "no:cacheprovider"])
+    python = forked / "python"
+    outcome = run_tests(tmp_path, ["-q", "-p", "no:cacheprovider"], python=python)
     assert outcome.code == 0, outcome.output[-3000:]

@@ -162,7 +162,7 @@ class Stage:
 
     def wait_for(self, name: str, number: int) -> None:
         """Until a command was called that often."""
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while len(self.calls(name)) < number:
             assert time.monotonic() < end, f"{name} was not called:\n{self.said()}"
             time.sleep(0.02)
