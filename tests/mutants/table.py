@@ -414,9 +414,10 @@ MUTATIONS = [
         "    norm = nn.utils.clip_grad_norm_(state.model.parameters(), clip_norm)\n"
         "    state.norm = sharding.whole(norm)\n",
         "    weights = list(state.model.parameters())\n"
-        "    state.norm = nn.utils.get_total_norm([vars(p.grad)['_local_tensor'] for p in weights])\n"
+        "    own = [vars(p.grad)['_local_tensor'] for p in weights]\n"
+        "    state.norm = nn.utils.get_total_norm(own)\n"
         "    nn.utils.clip_grads_with_norm_(weights, clip_norm, state.norm)\n", check=FSDP),
-    Mutation("F3", "the own part of the norm is reported, and decides", "fsdp", "engine/sharding.py",
+    Mutation("F3", "the own part of the norm decides", "fsdp", "engine/sharding.py",
         "    return tensor.full_tensor() if",
         "    return tensor.to_local() if", check=FSDP),
     Mutation("F4", "rank 0 saves its own shares", "fsdp", "engine/shares.py",
