@@ -36,7 +36,7 @@ VALUES: dict[str, list[Value]] = {
     "launch_folder": ["launch"],
     "tools": [[], ["preflight"]],
 }
-# Answers that may be empty: none, each by itself, and all at once.
+# Answers that may be empty, or have their default: none, each by itself, and all at once.
 OPTIONAL: Answers = {
     "interface": "eth0.1-b_c",
     "partition": "_a,b.c-D",
@@ -47,6 +47,7 @@ OPTIONAL: Answers = {
     "memory": "480G",
     "gpu_request": "gres",
     "modules": "a/1.0-b c_d+e",
+    "sharding": "fsdp",
 }
 
 
