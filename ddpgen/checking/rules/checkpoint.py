@@ -18,7 +18,8 @@ def saves(module: Module) -> Iterator[tuple[ast.Call, ast.expr | None]]:
         if path is None or not follows(module, path, _in_memory):
             yield call, path
     for call in module.methods("save_pretrained"):
-        if not _converts(module, call):
+        of_words = matches(receiver(call), r"tokenizer|processor")  # no weights
+        if not of_words and not _converts(module, call):
             yield call, keyword(call, "save_directory", 0)
 
 
