@@ -91,10 +91,13 @@ def metric_sums(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
     return {"loss": loss, "accuracy": (outputs.argmax(-1) == targets).sum()}
 
 
-def in_units(means: dict[str, float], network: TableNet) -> dict[str, float]:
+def in_units(means: dict[str, float], network: {{ 'nn.Module' if sharded else 'TableNet' }}) -> dict[str, float]:
     """The averages of an evaluation, with the errors of a quantity in its own unit."""
     if "mae" not in means:
         return means
+    # {% if sharded %}
+    assert isinstance(network, TableNet)  # FSDP's class of the wrapped model is one
+    # {% endif %}
     rmse = math.sqrt(means["loss"])
     return {**means, "mae": network.unit * means["mae"], "rmse": network.unit * rmse}
 
