@@ -30,6 +30,9 @@ WORLDS = (1, 2, 3, 4)
 # The global batch has 12 samples, whose sums are added up in another order: at most 12 roundings of
 # eps / 2 here, and as many there. Measured: less than 2 eps, of all families and worlds.
 SUMS = 12 * torch.finfo(torch.float32).eps
+# A row of an embedding adds up all places of its token, of which packed documents have many.
+# Measured: 14 eps.
+ROWS = 2 * SUMS
 # AdamW divides by the gradient's size, so that an element whose gradient is almost nothing may go
 # anywhere within one step of 1e-3. Measured: less than 1e-5, and mostly one bit.
 WEIGHTS = 1e-4
@@ -40,15 +43,16 @@ class Case(NamedTuple):
 
     double: bool
     masked: bool
-    sums: float  # losses, norms and gradients, relative to them
+    sums: float  # losses and norms, relative to them
+    gradients: float  # of any element, relative to the norm
     weights: float
 
 
-WHOLE = Case(double=False, masked=False, sums=SUMS, weights=WEIGHTS)
+WHOLE = Case(double=False, masked=False, sums=SUMS, gradients=ROWS, weights=WEIGHTS)
 CASES = {
     "float32": WHOLE,
     "float32, masked": WHOLE._replace(masked=True),
-    "float64, masked": Case(double=True, masked=True, sums=1e-10, weights=1e-10),
+    "float64, masked": Case(double=True, masked=True, sums=1e-10, gradients=1e-10, weights=1e-10),
 }
 
 
@@ -209,7 +213,7 @@ def compare(found: Training, expected: Training, case: Case, where: str) -> None
     assert found.record.norms == pytest.approx(expected.record.norms, rel=case.sums), where
     assert difference(found.record.weights, expected.record.weights) < case.weights, where
     for ours, theirs in zip(found.gradients, expected.gradients, strict=True):
-        assert (ours - theirs).abs().max() < case.sums * theirs.norm(), where
+        assert (ours - theirs).abs().max() < case.gradients * theirs.norm(), where
 
 
 def difference(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:

@@ -17,13 +17,13 @@ from product.programs import completed
 from product.test_programs import settings
 from product.training import STEPS, check_history, column, stop_and_resume, train
 
-TOOLS = ["preflight", "memory", "scaling", "profile"]
+TOOLS = ["preflight", "memory", "scaling", "profile", "predict", "checkpoints"]
 PLAIN: Answers = {
     "model": "mlp",
     "amp": "off",
     "checkpoint": True,
     "compression": True,
-    "tools": [*TOOLS, "predict", "checkpoints"],
+    "tools": TOOLS,
 }
 ALL: Answers = {
     "model": "gpt",
@@ -33,8 +33,8 @@ ALL: Answers = {
     "checkpoint": True,
     "sharding": "zero1",
     "compression": True,
-    "tools": [*TOOLS, "predict", "checkpoints"],
-    "watch": ["spikes", "ranks"],
+    "tools": TOOLS,
+    "watch": ["ranks"],
 }
 BRIEF: Answers = {
     "model": "resnet",
@@ -42,7 +42,7 @@ BRIEF: Answers = {
     "accumulation": True,
     "checkpoint": False,
     "compression": True,
-    "tools": TOOLS,
+    "tools": ["preflight", "profile"],
     "watch": ["replicas", "spikes", "ranks"],
 }
 

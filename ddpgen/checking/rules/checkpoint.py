@@ -24,10 +24,32 @@ def saves(module: Module) -> Iterator[tuple[ast.Call, ast.expr | None]]:
 
 
 def _converts(module: Module, call: ast.Call) -> bool:
-    """Whether the same function has read the weights from a file: no rank trains them there."""
+    """Whether the weights were read from a file, here or by a function that this one calls."""
     function = module.function(call)
     calls = (n for n in ast.walk(function) if isinstance(n, ast.Call)) if function else ()
-    return any(source(found.func).endswith(".load_state_dict") for found in calls)
+    return any(map(_loads, calls)) or follows(module, receiver(call), _opened)
+
+
+def _loads(call: ast.Call) -> bool:
+    return source(call.func).endswith(".load_state_dict")
+
+
+def _opened(module: Module, node: ast.expr) -> bool | ast.expr | None:
+    if isinstance(node, ast.IfExp):
+        return node.body
+    inner = node
+    while isinstance(inner, ast.Attribute | ast.Call):  # opened.network.cpu().inner
+        if isinstance(inner, ast.Call) and any(map(_loads, _behind(module, inner))):
+            return True
+        inner = inner.func if isinstance(inner, ast.Call) else inner.value
+    return None if inner is node else inner
+
+
+def _behind(module: Module, call: ast.Call) -> Iterator[ast.Call]:
+    """The calls in the functions that a call may mean, and in those that they call."""
+    for other, inner in module.calls_behind(call):
+        yield inner
+        yield from (last for _, last in other.calls_behind(inner))
 
 
 def _in_memory(module: Module, node: ast.expr) -> bool | None:

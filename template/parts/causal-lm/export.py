@@ -23,12 +23,13 @@ def write(run: Path, folder: Path, newest: bool) -> int:
     opened = trained.open_run(run, newest)
     cfg = opened.cfg.data
     tokenizer = transformers.AutoTokenizer.from_pretrained(trained.tokenizer_folder(opened.shape))
-    inner: Any = opened.network.cpu().inner
     # {% if lora %}
+    both: Any = opened.network.cpu().inner
+    inner = both if cfg.pretrained else both.merge_and_unload()
     if cfg.pretrained:  # the additions alone, and the name of the network that they are for
         inner.peft_config["default"].base_model_name_or_path = cfg.pretrained
-    else:
-        inner = inner.merge_and_unload()
+    # {% else %}
+    inner: Any = opened.network.cpu().inner
     # {% endif %}
     if not cfg.pretrained:
         complete(inner, tokenizer)
