@@ -19,6 +19,7 @@ import os
 import sys
 import time
 import traceback
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -35,6 +36,9 @@ from product.forkserver import emulate_precisions
 from product.surroundings import Surroundings
 
 LOST = timedelta(seconds=20)  # a rank that does not come after a program is lost
+
+
+ENGINES: weakref.WeakSet[Any] = weakref.WeakSet()  # of SQLAlchemy
 
 
 class Job(NamedTuple):
@@ -169,9 +173,10 @@ def _close_libraries() -> None:
     if wandb := sys.modules.get("wandb"):
         wandb.teardown()
     if sqlalchemy := sys.modules.get("sqlalchemy"):
-        for thing in gc.get_objects():  # what came after gc.freeze()
-            if issubclass(type(thing), sqlalchemy.engine.Engine):
-                thing.dispose()
+        found = gc.get_objects()  # what came after gc.freeze()
+        ENGINES.update(e for e in found if issubclass(type(e), sqlalchemy.engine.Engine))
+        for engine in ENGINES:  # a run that is resumed has the engine of the run before
+            engine.dispose()
 
 
 @contextmanager
