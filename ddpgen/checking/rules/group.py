@@ -106,6 +106,9 @@ def fixed_port(module: Module) -> Iterator[ast.AST]:
         if isinstance(node, ast.keyword) and node.arg == "rdzv_endpoint":
             if re.search(r":[1-9]", "".join(strings(node.value))):
                 yield node.value
+    for node, target in module.assignments(ast.Attribute):
+        if target.attr == "rdzv_endpoint" and re.search(r":[1-9]", "".join(strings(node.value))):
+            yield node.value
     for call in inits(module):
         address = keyword(call, "init_method", 1)
         if address is not None and re.search(r"tcp://[^:]+:\d+", "".join(strings(address))):
