@@ -45,7 +45,7 @@ demo: build/demo/.installed    ## generate a project, train it on two processes,
 .PHONY: test
 test: lint    ## everything: lint, types, generator, every variant, real training, real clusters
 	@if [[ $$(id -u) == 0 ]] && command -v apt-get >/dev/null; then tests/clusters/install.sh; fi
-	$(PYTEST) -rR --reruns=1 --minutes=$(MINUTES) </dev/null
+	$(PYTEST) -rsR --reruns=1 --minutes=$(MINUTES) </dev/null
 
 .PHONY: quick
 quick: lint    ## after every change: lint, types, generator, one program of each model
