@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable
 from functools import cache, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import filelock
 
@@ -43,7 +43,7 @@ def kept(function: F) -> F:
                 begun.rename(path)
         return json.loads(path.read_text())
 
-    return answer  # type: ignore[return-value]
+    return cast("F", answer)
 
 
 @cache
