@@ -24,7 +24,7 @@ LAYERS = [
 ]
 PROJECTS: dict[str, Answers] = {"default": {}, "all": ALL, "brief": BRIEF}
 # Of the default project, with its tests.
-FILES, LINES = 38, 3490
+FILES, LINES = 38, 3400
 
 
 def layer(module: str) -> int:
