@@ -1,4 +1,4 @@
-"""What is wrong with a file is said, and the last good one stays."""
+"""A fault of a file is named, and the last good file stays."""
 
 import os
 import signal
@@ -40,7 +40,7 @@ REASONS = {
 
 @pytest.mark.parametrize("manifest", REASONS)
 def test_reason_is_said(manifest: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Which file, why, and which one is used instead."""
+    """The words name the file and its fault, and an older file is used."""
     good, bad = save(tmp_path, 1), save(tmp_path, 2)
     bad.with_suffix(".json").write_text(manifest)
     bad.with_suffix(".pt.partial").write_bytes(b"half")  # of a save that was killed: no word of it
