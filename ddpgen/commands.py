@@ -232,7 +232,7 @@ def _next_steps(path: Path, files: Sequence[str], arguments: Sequence[str]) -> N
         "  python -m venv .venv && . .venv/bin/activate",
         "  python -m pip install -e '.[dev]'",
         "  python train.py          train on this machine",
-        "  python -m pytest         check it, on two processes",
+        "  python -m pytest         test the project, on one to four processes",
     ]
     if arguments:
         lines += ["  on your data:", f"  {shlex.join(['python', 'train.py', *arguments])}"]

@@ -33,7 +33,7 @@ NO_TABLES = {  # by the first bytes of a file
 }
 FEWEST_ROWS = 10
 FAR = ", too far from the other rows for a float of 32 bits: correct the cell"
-FEW_VALUES = 20  # so many whole numbers may be classes as well as quantities
+FEW_VALUES = 20  # up to this number of whole numbers, they may be classes or quantities
 
 
 class Table(NamedTuple):
@@ -108,7 +108,7 @@ def _read_file(path: Path) -> Any:
 
 
 def _delimiter(first: bytes) -> str:
-    """What stands most often between the names of the header, outside of quotes."""
+    """The character that stands most often between the names of the header, outside of quotes."""
     header = re.sub(rb'"[^"]*"', b"", first).lstrip().partition(b"\n")[0]
     return max(",;\t|", key=lambda delimiter: header.count(delimiter.encode()))
 
@@ -227,7 +227,7 @@ def _plain(array: Any, name: str, path: Path) -> Any:
 
 
 def encode(table: Table, cfg: config.Data) -> dict[str, Any]:
-    """What data.py keeps: the rows of both splits as tensors, and their shape."""
+    """The content that data.py keeps: the rows of both splits as tensors, and their shape."""
     for name in table.columns:
         _check_cells(table, name, cfg)
     order = torch.randperm(table.ends[-1], generator=torch.Generator().manual_seed(cfg.split_seed))

@@ -84,7 +84,7 @@ def _numbers(tokens: Tensor, dtype: str) -> Tensor:
 
 
 def open_prepared(folder: Path) -> Corpus:
-    """What `prepare` has written into a folder."""
+    """The content of a folder that `prepare` has written."""
     index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
     train, val = (
         [Piece(str(folder / path), begin, end) for path, begin, end in index[name]]

@@ -75,7 +75,7 @@ def prepare(cfg: config.Data, folder: Path) -> None:
 
 
 def _words(documents: list[Document], length: int) -> str:
-    """How many documents there are, and what became of the long ones."""
+    """The numbers of documents: of all, and of the long ones that were cut or left out."""
     long = sum(len(document.tokens) > length + 1 for document in documents)
     gone = sum(not cut([document], length) for document in documents)
     words = f"{len(documents):,} conversations or texts, {long:,} longer than {length} tokens"

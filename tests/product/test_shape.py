@@ -1,6 +1,7 @@
-"""The shape of a project: who imports whom, and how much a user has to own."""
+"""The shape of a project: who imports whom, how much a user has to own, and what the maps name."""
 
 import ast
+import re
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from ddpgen.asking.question import Answers
 from ddpgen.rendering.render import files_of, render
+from product import template
 from product.test_levers import ALL, BRIEF
 
 # From the bottom to the top. A module imports modules of lower layers, and engine/ also its own.
@@ -24,7 +26,7 @@ LAYERS = [
 ]
 PROJECTS: dict[str, Answers] = {"default": {}, "all": ALL, "brief": BRIEF}
 # Of the default project, with its tests.
-FILES, LINES = 38, 3490
+FILES, LINES = 38, 3400
 
 
 def layer(module: str) -> int:
@@ -76,3 +78,28 @@ def test_default_project_is_small(tmp_path: Path) -> None:
     assert sorted(f.stem for f in root) == ["config", "data", "model", "optim", "steps", "train"]
     assert len(files) <= FILES
     assert lines <= LINES
+
+
+@pytest.mark.parametrize("family", [c.value for c in template.QUESTIONS["model"].choices])
+@pytest.mark.parametrize("page", ["README.md", "AGENTS.md"])
+def test_maps_name_every_program_of_the_root(family: str, page: str) -> None:
+    """A reader of either map learns of each file that is his."""
+    files = dict(template.project({"model": family}))
+    root = {path for path in files if "/" not in path and path.endswith(".py")}
+    assert root - set(re.findall(r"`(\w+\.py)`", files[page])) == set()
+
+
+def test_directives_are_few() -> None:
+    """Nested once at most; a tenth of all lines at most, so that templates read as programs."""
+    lines = directives = 0
+    for path in sorted(template.TEMPLATE.rglob("*")):
+        if path.suffix == ".pyc" or not path.is_file() or path.name == "copier.yml":
+            continue
+        depth = 0
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            lines += 1
+            directives += line.lstrip().startswith("# {%")
+            depth += line.lstrip().startswith("# {% if ")
+            assert depth <= 2, f"{path}:{number} is the third directive, one inside the other"
+            depth -= line.lstrip().startswith("# {% endif ")
+    assert directives <= lines / 10

@@ -1,5 +1,7 @@
 """Random edits of a user, then an update: no line is lost, nothing ends in a traceback."""
 
+import ast
+import compileall
 import re
 import shutil
 import subprocess
@@ -19,6 +21,7 @@ from update.lab import ADDED, CHANGED_IN_NEW, DELETED, OLD, RENAMED_FROM, RENAME
 
 MOVED = [old for migration in migrations.table() for old in migration.moves]
 FILES = [*CHANGED_IN_NEW, DELETED, RENAMED_FROM, "data.py", ".gitignore", *MOVED]
+IMPORTED = [old for old in MOVED if "test_" not in old]  # as modules, by files of the user's
 PLACES = [
     "engine/loading.py",
     "mine.py",
@@ -43,6 +46,8 @@ OPERATIONS = st.lists(
         st.tuples(st.just("add"), st.sampled_from(PLACES), CONTENT),
         st.tuples(st.just("folder"), st.sampled_from(["train.py", "tests", "launch"])),
         st.tuples(st.just("link"), st.sampled_from(FILES)),
+        st.tuples(st.just("use"), st.sampled_from(IMPORTED)),
+        st.tuples(st.just("compile"), st.sampled_from(["", "tests", "tools"])),
     ),
     min_size=1,
     max_size=6,
@@ -58,7 +63,13 @@ def edit(project: Path, number: int, operation: str, name: str, *how: object) ->
             path.write_text(f"{how[0]}{mine}\n{how[0]}\n")
     elif operation == "folder" and path.is_dir():
         shutil.move(path, path.with_name(f"{path.name}_moved"))
-    elif path.is_file() and not path.is_symlink():
+    elif operation == "use" and path.is_file():
+        folder = project / "tests" if name.startswith("tests/") else project
+        module = migrations.module(name)
+        (folder / f"uses_{number}.py").write_text(f"import {module} as used  # {mine}\n")
+    elif operation == "compile":
+        compileall.compile_dir(path, quiet=2)  # which git ignores, unless the user wants otherwise
+    elif path.is_file() and not path.is_symlink() and operation != "use":
         if operation in {"change", "insert", "cut", "move"}:
             _edit_lines(path, mine, operation, *how)
         elif operation == "rename":
@@ -102,14 +113,36 @@ def _edit_lines(path: Path, mine: str, operation: str, number: object, how: obje
 
 
 def mine(project: Path) -> set[str]:
-    """All lines that the user wrote and that are there."""
+    """All lines that the user wrote and that are there; of an import, what an update keeps."""
     return {
-        line
+        re.sub(".*import .* as used ", "", line)
         for path in project.rglob("*")
         if path.is_file() and ".git" not in path.relative_to(project).parts
-        for line in path.read_text().splitlines()
+        for line in (path.read_text().splitlines() if path.suffix != ".pyc" else ())
         if re.search(r"mine \d", line)
     }
+
+
+def found(project: Path) -> set[str]:
+    """The user's files whose import names a module that is there."""
+    return {
+        path.name
+        for path in project.rglob("uses_*.py")
+        for module in imported(path)
+        for place in (project / f"{module}.py", project / "tests" / f"{module}.py")
+        if place.is_file() or place.is_symlink()
+    }
+
+
+def imported(path: Path) -> list[str]:
+    """The modules that a file imports, as paths without suffix."""
+    names = []
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ImportFrom):
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+    return [name.replace(".", "/") for name in names]
 
 
 def test_no_line_of_the_user_is_lost(
@@ -138,7 +171,7 @@ def test_no_line_of_the_user_is_lost(
         for number, (operation, name, *how) in enumerate(operations):
             edit(project, number, str(operation), str(name), *how)
         lab.commit(project)
-        before = mine(project)
+        before, importing = mine(project), found(project)
         capsys.readouterr()
         try:
             if change:
@@ -152,6 +185,7 @@ def test_no_line_of_the_user_is_lost(
         outcomes[f"exit {code}"] = outcomes.get(f"exit {code}", 0) + 1
         gone = before - mine(project)
         assert not gone, f"{gone}\n{output.out}"
+        assert change or importing <= found(project), "an import names a module that has moved"
         assert code in {0, 1, 2}
         assert (code == 1) == ("CONFLICT" in output.out or "skipped" in output.out)
         if "To undo: " in output.err:

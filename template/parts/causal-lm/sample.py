@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("run", type=Path, help="the run's folder, such as runs/001")
     parser.add_argument("--prompt", required=True, help="the question, or the text to go on from")
     parser.add_argument("--system", default="", help="what stands before the question")
-    parser.add_argument("--tokens", type=int, default=300, help="at most so many (default: 300)")
+    parser.add_argument("--tokens", type=int, default=300, help="most new tokens (default: 300)")
     parser.add_argument("--temperature", type=float, default=0.8, help="0: always the likeliest")
     parser.add_argument("--top-p", type=float, default=1.0, help="leave out what is unlikelier")
     parser.add_argument("--seed", type=int, default=0, help="of the draws")

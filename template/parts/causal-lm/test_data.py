@@ -49,7 +49,7 @@ def write(path: Path, rows: list[Any], column: str = "messages") -> str:
 
 
 def opened(cfg: config.Data) -> tuple[data.Splits, Any]:
-    """What is prepared, and its tokenizer."""
+    """The prepared data, and their tokenizer."""
     data.prepare(cfg)
     splits = data.open_splits(cfg)
     return splits, transformers.AutoTokenizer.from_pretrained(splits.shape.tokenizer)
@@ -266,7 +266,7 @@ def test_pretrained_network(tmp_path: Path) -> None:
 
 
 def test_network_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is fetched while the data are prepared; the ranks open this node's copy, by its path."""
+    """The data's preparation fetches the model; the ranks open this node's copy, by its path."""
     hub = tmp_path / "hub"
     save_pretrained(hub / "models--some--model" / "snapshots" / "123")
     (hub / "models--some--model" / "refs").mkdir()
@@ -286,7 +286,7 @@ def test_network_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_networks_that_mix_documents_are_refused(tmp_path: Path) -> None:
-    """Those whose state goes on from token to token, whatever the mask."""
+    """Models whose state goes on from token to token, whatever the mask."""
     size = transformers.MambaConfig(vocab_size=300, hidden_size=8, num_hidden_layers=1)
     transformers.MambaForCausalLM(size).save_pretrained(tmp_path)
     shape = replace(SHAPE, weights=str(tmp_path))

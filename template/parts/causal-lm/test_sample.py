@@ -1,4 +1,4 @@
-"""What a trained run says: as is asked for, and as it has learnt."""
+"""The answers of a trained run: of the length asked for, and as the model has learnt them."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def said(capsys: pytest.CaptureFixture[str], run: Path, *arguments: str) -> str:
-    """What is printed for a question."""
+    """The answer that is printed for a question."""
     sample.main([str(run), "--prompt", "What is join of os?", "--tokens", "20", *arguments])
     return capsys.readouterr().out
 

@@ -37,7 +37,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Shape:
-    """What the model must know about the data."""
+    """The facts about the data that the model needs."""
 
     features: int
 

@@ -148,6 +148,6 @@ def metric_sums(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
 
 def _errors(outputs: Tensor, targets: Tensor) -> Tensor:
     """Predicted minus true, 0 where the target does not count."""
-    # What does not count is replaced before anything is computed with it: masked afterwards, the
+    # Targets that do not count are replaced before the loss is computed: masked afterwards, the
     # gradient of most formulas would still be NaN.
     return outputs - torch.where(data.counts(targets), targets, outputs.detach())

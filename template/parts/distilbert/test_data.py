@@ -36,7 +36,7 @@ def write(path: Path, rows: list[tuple[str, str]]) -> str:
 
 
 def texts(split: data.Texts, cfg: config.Data) -> list[tuple[str, int]]:
-    """What the tokens of a split say, and the targets."""
+    """The texts of a split, decoded from its tokens, and the targets."""
     (prepared,) = Path(cfg.folder).glob("*/tokenizer")
     tokenizer = transformers.AutoTokenizer.from_pretrained(prepared)
     batch = split.__getitems__(list(range(len(split))))

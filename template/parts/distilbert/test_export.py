@@ -1,4 +1,4 @@
-"""What was trained, in a folder as Hugging Face has it."""
+"""A trained model, exported to a folder as Hugging Face has it."""
 
 import dataclasses
 import json

@@ -1,5 +1,5 @@
 # {% import "parts/" ~ model ~ "/family.jinja" as family %}
-"""What was trained, in a folder that other programs open."""
+"""A trained model, exported to a folder that other programs open."""
 
 import json
 import sys

@@ -1,6 +1,6 @@
 @dataclass(frozen=True)
 class Data:
-    """Which tokens, and how they are cut into windows."""
+    """The tokens, and their division into windows."""
 
     source: str
     pattern: str

@@ -21,7 +21,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("run", type=Path, help="the run's folder, such as runs/001")
     parser.add_argument("--prompt", default="\n", help="the text to go on from")
-    parser.add_argument("--tokens", type=int, default=300, help="at most so many (default: 300)")
+    parser.add_argument("--tokens", type=int, default=300, help="most new tokens (default: 300)")
     parser.add_argument("--temperature", type=float, default=0.8, help="0: always the likeliest")
     parser.add_argument("--top-p", type=float, default=1.0, help="leave out what is unlikelier")
     parser.add_argument("--seed", type=int, default=0, help="of the draws")
@@ -63,7 +63,7 @@ class Bytes:
         return list(text.encode())
 
     def decode(self, token: int) -> str:
-        """What the next token adds: nothing, while a character is not complete."""
+        """The text that the next token adds: nothing, while a character is not complete."""
         return self.decoder.decode(bytes([token]))
 
 
@@ -87,12 +87,12 @@ class Subwords:
         return found
 
     def decode(self, token: int) -> str:
-        """What the next token adds: nothing, while a character is not complete."""
+        """The text that the next token adds: nothing, while a character is not complete."""
         return self.stream.step(self.tokenizer, token) or ""
 
 
 def open_text(cfg: config.Data, path: Path | None) -> Bytes | Subwords:
-    """How tokens become text: as in the run, or by a tokenizer that is named."""
+    """The way from tokens to text: the run's own, or a tokenizer that is named."""
     if chosen := path or (Path(cfg.tokenizer) if cfg.tokenizer else None):
         return Subwords(chosen, cfg.end_of_text)
     if cfg.vocabulary != 256 or corpus.has_tokens(cfg):

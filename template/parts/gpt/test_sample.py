@@ -1,4 +1,4 @@
-"""What a trained run writes: tokens drawn as is asked for, and whole characters."""
+"""The texts of a trained run: tokens drawn as asked for, and whole characters."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_text_is_that_of_the_seed(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The prompt, and so many bytes behind it; another seed draws others."""
+    """The prompt, and the bytes asked for behind the prompt; another seed draws other bytes."""
     said = []
     for seed in ("1", "1", "2"):
         sample.main([str(run), "--prompt", "the ", "--tokens", "30", "--seed", seed])

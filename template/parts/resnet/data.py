@@ -169,7 +169,7 @@ def _open_digits(cfg: config.Data, augment: Augment) -> Splits:
 
 
 def _hold_out(count: int, cfg: config.Data) -> tuple[list[int], list[int]]:
-    """Which of `count` samples are for training, and which for validation."""
+    """The numbers of the samples for training, and of those for validation, of `count` in all."""
     generator = torch.Generator().manual_seed(cfg.split_seed)
     order: list[int] = torch.randperm(count, generator=generator).tolist()
     held_out = max(1, round(cfg.validation * count))
@@ -263,7 +263,7 @@ def _check_classes(cfg: config.Data, parts: list[Path], classes: list[str]) -> N
 
 
 def packed(files: list[tuple[str, int]]) -> tuple[Tensor, ...]:
-    """What Files holds."""
+    """The arrays that Files holds."""
     names = [path.encode() for path, _ in files]
     ends = torch.tensor([len(name) for name in names]).cumsum(0)
     targets = torch.tensor([label for _, label in files])

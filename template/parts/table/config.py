@@ -1,6 +1,6 @@
 @dataclass(frozen=True)
 class Data:
-    """Which rows, which column to predict from which others, and how."""
+    """The rows, the column to predict, the columns to predict from, and the kind of the task."""
 
     source: str
     target: str

@@ -24,7 +24,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Shape:
-    """What the model must know about the data."""
+    """The facts about the data that the model needs."""
 
     numbers: int
     values: int  # of all categories together

@@ -12,7 +12,7 @@ class Tracker:
     """Rank 0's record of a run; it goes on where a restarted run continues."""
 
     def __init__(self, cfg: config.Config, folder: Path, step: int) -> None:
-        # What an earlier attempt wrote after the step of its checkpoint is hidden: it comes again.
+        # Points of an earlier start from after its checkpoint are hidden: they come again.
         self.writer = SummaryWriter(folder / "tensorboard", purge_step=step + 1)
         self.writer.add_text("config", f"    {settings.dump(cfg)}".replace("\n", "\n    "), step)
 

@@ -1,5 +1,5 @@
 def handed(monkeypatch: Patch, cfg: config.Config, device: torch.device) -> dict[str, Any]:
-    """What DDP is given on a device, by the names of its parameters."""
+    """The arguments that DDP is given on a device, by their names."""
     calls = common.record(monkeypatch, distributed, "DistributedDataParallel")
     distributed.wrap(built(cfg), distributed.Process(5, 1, 8, device), cfg)
     ((_, options),) = calls

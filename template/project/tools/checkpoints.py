@@ -14,8 +14,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     """List, verify or export the checkpoints of a run."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("ls", help="list them")
-    commands.add_parser("verify", help="look for damaged ones; exit code 1 if there are")
+    commands.add_parser("ls", help="list the checkpoints")
+    commands.add_parser("verify", help="look for damaged files; exit code 1 if there are any")
     writing = commands.add_parser("export", help="write a folder that other programs read")
     writing.add_argument("--output", type=Path, help="the folder (default: RUN/export)")
     writing.add_argument("--newest", action="store_true", help="not the best checkpoint")

@@ -1,4 +1,4 @@
-"""Which checkpoint of a run its other programs take."""
+"""Chooses the checkpoint of a run that other programs take."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How long a device takes for its work."""
+"""Measures the time that a device takes for its work."""
 
 import time
 from collections.abc import Callable

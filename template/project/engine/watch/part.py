@@ -1,4 +1,4 @@
-"""What a part of the watch may look at."""
+"""The interface of the parts of the watch."""
 
 from engine.state import TrainState
 

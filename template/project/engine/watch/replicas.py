@@ -24,7 +24,7 @@ MIXING = 0x1E3779B97F4A7C15  # the golden ratio's digits, whose multiples have n
 
 
 class ReplicaError(Exception):
-    """What all ranks must hold alike differs: a device or its memory failed, or an edit of a step.
+    """Ranks hold other values than the rest: a device or its memory failed, or an edit of a step.
 
     A launch file starts such a run again, from a checkpoint that was written while all were equal.
     """
@@ -83,7 +83,7 @@ class Replicas(Part):
 
 
 def replicated(state: TrainState) -> Iterator[tuple[str, Tensor]]:
-    """All that every rank must hold alike, by name."""
+    """The tensors that every rank must hold alike, by name."""
     yield "the number of updates", state.updates
     for name, parameter in state.model.module.named_parameters():
         yield name, parameter.detach()

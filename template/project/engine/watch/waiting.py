@@ -28,12 +28,12 @@ from engine.state import TrainState
 from engine.watch.part import Part
 
 HERE = f"{Path(__file__).parents[2]}{os.sep}"
-# What a line says in which a rank waits for others, or for its device that waits for others.
+# Words of a line in which a rank waits for others, or for its device that waits for others.
 WAITS = re.compile(r"\.(backward|wait|item|tolist)\(|all_reduce|broadcast|gather|over_ranks")
 
 
 class Report(NamedTuple):
-    """What a rank says of itself while no step goes on."""
+    """A rank's report on itself while no step goes on."""
 
     step: int
     place: str
@@ -78,7 +78,7 @@ def end(over: threading.Event, thread: threading.Thread) -> None:
 
 @dataclass
 class Look:
-    """What the thread does. It holds no training, so that its end is the end of the run."""
+    """The thread's work. The thread holds no training, so that it ends with the run."""
 
     mark: Mark
     rank: int
@@ -113,7 +113,7 @@ class Look:
         return self.rank == 0 or not self.store().check([self.key(0)])
 
     def tell(self, waited: float) -> str:
-        """Who keeps the others waiting, and where."""
+        """The ranks that keep the others waiting, and where they are."""
         store = self.store()
         ranks = range(self.world_size)
         hosts = {rank: store.get(self.key(rank, "host")).decode() for rank in ranks}
@@ -133,7 +133,7 @@ class Look:
 
 
 def words(reports: Mapping[int, Report], hosts: Mapping[int, str]) -> str:
-    """Who is waited for, of ranks that have reported where they are and of those that have not.
+    """The ranks that are waited for, of those that have reported where they are and of the others.
 
     Not to report is to be stopped, killed or cut off. Else those are waited for that do not wait
     themselves, or are steps behind, or are elsewhere than most.

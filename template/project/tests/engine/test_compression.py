@@ -48,7 +48,7 @@ def test_error_is_that_of_the_type(compress: str, tmp_path: Path) -> None:
 
 
 def test_powersgd_loses_nothing_for_good(tmp_path: Path) -> None:
-    """All that was sent, and what is kept for the next step, is the sum of the gradients.
+    """The values that were sent and those kept for the next step add up to the gradients.
 
     The first two passes send whole gradients; afterwards the sum of what arrived stays within one
     step's gradient of the sum that should have.

@@ -83,7 +83,7 @@ WAITS, BUSY = "update, steps.py:90: norm.item()", "read, data.py:9: file.read()"
 
 
 def test_who_is_waited_for() -> None:
-    """Who does not wait, else who is behind, else who is elsewhere; or nobody."""
+    """The rank that does not wait, else the rank behind, else the rank elsewhere; or none."""
     hosts = {rank: f"node{rank // 2}" for rank in range(4)}
 
     def named(*reports: tuple[int, str]) -> str:

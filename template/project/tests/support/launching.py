@@ -12,7 +12,7 @@ from pathlib import Path
 
 from support import common
 
-# What a scheduler grants, whatever the files ask for.
+# The resources that a scheduler grants, whatever the files ask for.
 HOSTS = ["node7", "node8", "node9"]
 PER_NODE = 2
 CORES = 12  # of a node
@@ -48,7 +48,7 @@ while True:
     signal.pause()
 '
 """
-# What the program leaves in a crash.
+# The files that the program leaves in a crash.
 FAIL = 'echo mine >"$JOB_FOLDER/RUN"; echo "OSError: no route in reduce" >"$JOB_FOLDER/END"'
 # As torchrun: ends its workers on TERM, dies of signals that it does not know.
 TORCHRUN_AT_WORK = """
@@ -70,7 +70,7 @@ exec "$@"
 
 @dataclass(frozen=True)
 class Call:
-    """How a command was called."""
+    """The arguments of a command's call."""
 
     arguments: list[str]
     variables: dict[str, str]
@@ -168,7 +168,7 @@ class Stage:
             time.sleep(0.02)
 
     def said(self) -> str:
-        """All that was printed."""
+        """The whole output."""
         return self.log.read_text()
 
 
@@ -184,7 +184,7 @@ def cancel(job: subprocess.Popen[bytes]) -> None:
 
 
 def directives(script: str, mark: str) -> dict[str, str]:
-    """What a launch file asks its scheduler for: option -> value."""
+    """A launch file's requests to its scheduler: option -> value."""
     lines = (common.PROJECT / script).read_text().splitlines()
     words = [line.removeprefix(f"#{mark} ") for line in lines if line.startswith(f"#{mark} ")]
     return {word.partition("=")[0]: word.partition("=")[2] for word in words}

@@ -70,13 +70,13 @@ class World:
             process.join()
 
     def answer(self, rank: int) -> dict[str, Any]:
-        """What a rank left: its "value", or its "error"."""
+        """A rank's answer: its "value", or its "error"."""
         path = self.results / str(rank)
         return pickle.loads(path.read_bytes()) if path.exists() else {"error": KILLED}
 
 
 def run(size: int, function: Callable[..., Any], *arguments: Any, seconds: int = 120) -> list[Any]:
-    """What a function returns on each rank; fails with the traceback of the first that failed."""
+    """The results of a function on each rank; fails with the traceback of the first failed rank."""
     world = World(size, function, *arguments)
     world.end(seconds, first_failure=True)
     answers = [world.answer(rank) for rank in range(size)]

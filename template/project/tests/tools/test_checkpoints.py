@@ -19,7 +19,7 @@ def save(run: Path, step: int, best_step: int = 0) -> Path:
 
 
 def test_damage_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is there, and the exit code of `verify`."""
+    """The list of checkpoints, and the exit code of `verify`."""
     save(tmp_path, 2, best_step=2)
     save(tmp_path, 3).write_bytes(b"damaged")
     with pytest.raises(SystemExit, match="1"):

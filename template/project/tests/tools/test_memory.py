@@ -1,4 +1,4 @@
-"""What is said of memory before the run: it counts what is there, and grows as it must."""
+"""The need of memory, computed before the run, counts all tensors, and grows as it must."""
 
 from pathlib import Path
 

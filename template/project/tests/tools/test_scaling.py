@@ -1,4 +1,4 @@
-"""What is measured and predicted of scaling: the arithmetic by hand, and one real world."""
+"""Scaling, measured and predicted: the arithmetic by hand, and one real world."""
 
 import dataclasses
 from pathlib import Path

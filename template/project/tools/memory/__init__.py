@@ -1,1 +1,1 @@
-"""What a rank's device has to hold, said before the run."""
+"""The need of memory of a rank's device, computed before the run."""

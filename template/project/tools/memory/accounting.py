@@ -1,4 +1,4 @@
-"""What is alive in a device's memory while a step or an evaluation runs, for tools.memory.
+"""Counts the tensors in a device's memory while a step or an evaluation runs, for tools.memory.
 
 It runs them with tensors that have shapes and no content: that takes no memory.
 """

@@ -1,4 +1,4 @@
-"""What hosts are to each other: who reaches whom, whose clock is off, whose folder is shared."""
+"""Examines hosts together: which reaches which, whose clock is off, whose folder is shared."""
 
 import socket
 import socketserver
@@ -23,7 +23,7 @@ Place = tuple[str, int]  # address and port
 
 @dataclass(frozen=True)
 class Links:
-    """What one host sees of the others."""
+    """The view of one host on the others."""
 
     host: str
     broken: dict[str, str]  # host that it cannot talk to -> why
@@ -33,7 +33,7 @@ class Links:
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of a letter to another host."""
+    """The fate of a letter to another host."""
 
     problem: str  # empty if it was answered
     ahead: float = 0.0  # seconds that the other's clock is ahead
@@ -92,7 +92,7 @@ def write(place: Place, seconds: float) -> Answer:
 
 
 def read(line: socket.socket, size: int) -> bytes:
-    """Exactly so many bytes."""
+    """Exactly `size` bytes."""
     found = b""
     while len(found) < size:
         piece = line.recv(size - len(found))

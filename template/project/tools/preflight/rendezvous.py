@@ -36,7 +36,7 @@ class Rendezvous:
         self.store, _, _ = next(rendezvous("env://", self.rank, world_size=1, timeout=patient))
 
     def gather(self, name: str, value: Any) -> list[Any]:
-        """What each rank gives, in the order of ranks, on rank 0; the others get an empty list.
+        """The values of all ranks, in the order of ranks, on rank 0; the others get an empty list.
 
         To all ranks it would be a list of them all for each of them. It travels as JSON. Raises
         SystemExit on all ranks that came where one does not, and rank 0 names it.
@@ -56,7 +56,7 @@ class Rendezvous:
         return [json.loads(text) for text in self.store.multi_get(keys)]
 
     def tell(self, name: str, value: Any) -> Any:
-        """What rank 0 gives, on every rank that asks; it must not grow with the ranks."""
+        """The value of rank 0, on every rank that asks; its size must not grow with the ranks."""
         if self.rank == 0:
             self.store.set(f"preflight/{name}", json.dumps(value))
         return json.loads(self.store.get(f"preflight/{name}"))
@@ -96,9 +96,9 @@ class Rendezvous:
 
 
 def find(place: tuple[str, int], seconds: float, who: str) -> None:
-    """Wait until there is a way to where all meet, and say why there is none.
+    """Wait until there is a way to the rendezvous, and say why there is none.
 
-    Raises SystemExit after so many seconds. It is each rank's own voice: no other can know.
+    Raises SystemExit after `seconds`. Each rank speaks for itself: no other rank can know.
     """
     start, said = time.monotonic(), False
     while True:

@@ -1,1 +1,1 @@
-"""How training scales, measured and predicted."""
+"""The scaling of a training, measured and predicted."""

@@ -1,4 +1,4 @@
-"""How long a step takes on any number of ranks: the model behind tools.scaling, plain arithmetic.
+"""Predicts the time of a step on any number of ranks: the model behind tools.scaling.
 
 Gradients become ready one by one during the backward pass. They travel in buckets, one all-reduce
 after the other, while the pass goes on; what has not arrived at its end is waited for. All else
@@ -30,7 +30,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Network:
-    """What connects the ranks, and what DDP makes of it."""
+    """The network between the ranks, and DDP's use of the network."""
 
     within: Link  # two ranks of one node
     between: Link  # two nodes, all ranks of one together
@@ -52,7 +52,7 @@ class Step:
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """The sum of the parts."""
         return self.compute + self.host + self.data
 
 
@@ -110,7 +110,7 @@ def buckets(gradients: Iterable[Gradient], size: int) -> list[Gradient]:
 
 
 def exposed(step: Step, ranks: int, network: Network) -> float:
-    """How long a rank waits for gradients after its backward pass."""
+    """The seconds that a rank waits for gradients after its backward pass."""
     end = arrived = 0.0
     for ready, size in buckets(step.gradients, network.bucket):
         travel = network.slowdown * all_reduce(network.wire * size, ranks, network)
@@ -120,7 +120,7 @@ def exposed(step: Step, ranks: int, network: Network) -> float:
 
 
 def seconds(step: Step, ranks: int, network: Network) -> float:
-    """One step on so many ranks, each of which does what `step` does."""
+    """The seconds of a step on this number of ranks, each of which does the work of `step`."""
     return step.total + exposed(step, ranks, network)
 
 
@@ -142,7 +142,7 @@ def fit_slowdown(step: Step, ranks: int, network: Network, waited: float) -> flo
 
 
 def levers(step: Step, ranks: int, network: Network) -> list[tuple[float, str]]:
-    """What could be changed, and how many times as many samples per second that gives; best first.
+    """Changes that help, each with the factor by which samples per second grow; best first.
 
     A micro-batch twice as large takes twice as long to load and compute, and the host no longer.
     """

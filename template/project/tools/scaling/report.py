@@ -1,4 +1,4 @@
-"""What tools.scaling says and draws: the table, the plot, and what would help."""
+"""The report of tools.scaling: the table, the plot, and the remedies."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from pathlib import Path
 from tools.scaling import measure, prediction
 
 LARGEST = 16384
-# Efficiency that is usual on so many ranks, at least.
+# The least efficiency that is usual, by the number of ranks.
 USUAL = {2: 0.9, 4: 0.85, 8: 0.8, 16: 0.75}
 
 
@@ -18,7 +18,7 @@ class Row:
     ranks: int
     measured: bool
     samples_per_second: float
-    efficiency: float  # 1: so many times the speed of one rank by itself
+    efficiency: float  # 1: each rank is as fast as one rank by itself
     step: float  # seconds, and so are the rest
     compute: float
     host: float
@@ -28,7 +28,7 @@ class Row:
 
 
 def measured(worlds: Sequence[measure.Measurement], here: prediction.Network) -> list[Row]:
-    """What was measured, and what the model says to it."""
+    """The measurement, and the model's prediction beside it."""
     rows = []
     for world in worlds:
         speed = world.samples / world.step
@@ -81,7 +81,7 @@ def show(world: measure.Measurement, rows: Sequence[Row], here: prediction.Netwo
 def advice(
     world: measure.Measurement, rows: Sequence[Row], ranks: int, network: prediction.Network | None
 ) -> list[str]:
-    """What would help on so many ranks, and what is below the usual."""
+    """The remedies on this number of ranks, and the figures below the usual."""
     lines = [
         f"{row.ranks} ranks: {row.efficiency:.0%} is less than the usual {USUAL[row.ranks]:.0%}"
         for row in rows
