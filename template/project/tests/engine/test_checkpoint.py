@@ -1,7 +1,9 @@
 """What is wrong with a file is said, and the last good one stays."""
 
+import itertools
 import os
 import signal
+import time
 from pathlib import Path
 from typing import BinaryIO
 
@@ -48,19 +50,21 @@ def test_reason_is_said(manifest: str, tmp_path: Path, capsys: pytest.CaptureFix
     assert capsys.readouterr().out == f"passed over {bad}: {REASONS[manifest]}\n"
 
 
-def heard() -> list[str]:
-    """The signals that ask for a stop."""
-    stop, names = checkpoint.StopRequest(0.0), []
+def heard() -> list[str | bool]:
+    """The signals that ask for a stop; then whether a minute is over, each 25 seconds."""
+    stop, names = checkpoint.StopRequest(0.0), list[str | bool]()
     for name in ("SIGTERM", "SIGUSR1", "SIGUSR2"):
         signal.raise_signal(signal.Signals[name])
         names += [name] * stop()
         stop.received = False
-    return names
+    common.replace(time, "monotonic", itertools.count(0, 25).__next__)
+    minute = checkpoint.StopRequest(1.0)
+    return [*names, minute(), minute(), minute()]
 
 
 def test_schedulers_may_send_any_signal() -> None:
-    """Launch files and schedulers send one of these before they end a job."""
-    assert processes.run(1, heard) == [["SIGTERM", "SIGUSR1", "SIGUSR2"]]
+    """Launch files and schedulers send one before they end a job; or `max_minutes` are over."""
+    assert processes.run(1, heard) == [["SIGTERM", "SIGUSR1", "SIGUSR2", False, False, True]]
 
 
 def test_power_cut_leaves_whole_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
