@@ -543,7 +543,8 @@ MUTATIONS = [
     Mutation("K8", "rank 0 looks for a file", "mlp", "train.py",
         "            if wanted or step_batch.stop",
         '            asked = run.process.is_main and Path(run.folder, "SAVE").exists()\n'
-        "            if asked or wanted or step_batch.stop"),
+        "            if asked or wanted or step_batch.stop",
+        check="that the name stands for rank 0's answer alone is said lines before"),
     Mutation("K8", "each rank looks for a file", "gpt", "train.py",
         "            if step_batch.stop and state.step < run.total_steps:\n",
         '            if (run.folder / "STOP").exists():\n                break\n'
