@@ -156,6 +156,35 @@ def test_every_launch_file_is_used(cluster: str, project: Callable[..., Path]) -
         assert any(path.name in other.read_text() for other in others), path
 
 
+@pytest.mark.parametrize(
+    ("vendor", "apptainer", "docker", "pod"),
+    [
+        ("nvidia", "--nv", "--gpus all", "nvidia.com/gpu"),
+        ("amd", "--rocm", "--device /dev/kfd --device /dev/dri", "amd.com/gpu"),
+    ],
+)
+def test_gpus_reach_containers(
+    vendor: str, apptainer: str, docker: str, pod: str, project: Callable[..., Path]
+) -> None:
+    """By the options of their maker, of which the other one's show no GPU at all."""
+    gpus = {"nodes": 2, "gpus_per_node": 2, "gpu_vendor": vendor, "network": "infiniband"}
+    hosts = ["local", "ssh", "slurm", "pbs", "lsf"]
+    folder = project(clusters=hosts, container="apptainer", **gpus) / "launch"
+    for name in ("ssh.sh", "slurm.sbatch", "slurm_direct.sbatch", "pbs.sh", "lsf.sh"):
+        assert f"apptainer exec {apptainer} " in (folder / name).read_text(), name
+    folder = project(clusters=["local", "ssh", "kubernetes"], container="docker", **gpus) / "launch"
+    for name in ("ssh.sh", "local.sh"):
+        assert f"docker run --rm --init {docker} " in (folder / name).read_text(), name
+    for name in ("trainjob.yaml", "pytorchjob.yaml"):
+        assert f'{pod}: "2"' in (folder / "kubernetes" / name).read_text(), name
+    assert ("rocm" in (folder / "Dockerfile").read_text()) == (vendor == "amd")
+    script = "PATH= && . launch/env.sh && network_env && echo $MIOPEN_USER_DB_PATH"
+    said = subprocess.run(
+        ["/bin/bash", "-c", script], cwd=folder.parent, capture_output=True, text=True, check=True
+    )
+    assert bool(said.stdout.strip()) == (vendor == "amd")
+
+
 def test_longest_shell_file_is_short(scripts: list[Path]) -> None:
     """The one of projects for one machine holds what others have in files of their own."""
     lengths = {path: len(path.read_text().splitlines()) for path in scripts}

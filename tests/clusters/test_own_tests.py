@@ -30,6 +30,7 @@ PROJECTS: dict[str, Answers] = {
         "modules": "a/1",
         "checkpoint": False,
     },
+    "amd": {"clusters": ["local", "pbs"], "gpus_per_node": 3, "gpu_vendor": "amd"},
     "pyxis": {"clusters": ["slurm"], "container": "pyxis", "network": "fastrak"},
 }
 

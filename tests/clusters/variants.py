@@ -29,6 +29,7 @@ VALUES: dict[str, list[Value]] = {
     "gpus_per_node": [3],  # and none: see `contexts`
     "processes_per_node": [5],
     "network": [],  # all choices
+    "gpu_vendor": ["nvidia"],  # the other has not all networks: see `contexts`
     "container": [],  # all choices
     "container_image": ["~/a#b@c+d:e~f-g_h.sif"],
     "time_limit": ["1:02:03"],
@@ -84,7 +85,7 @@ def contexts() -> Iterator[Answers]:
     questionnaire = questions.load()
     values = {n: v or list(questionnaire.questions[n].values) for n, v in VALUES.items()}
     optional: list[Answers] = [{}, *({k: v} for k, v in OPTIONAL.items()), OPTIONAL]
-    optional.append({"gpus_per_node": 0})
+    optional += [{"gpus_per_node": 0}, {"gpu_vendor": "amd"}]
     for *combination, more in itertools.product(*values.values(), optional):
         given = {**dict(zip(values, combination, strict=True)), **more}
         states = list(questionnaire.evaluate(given))

@@ -68,6 +68,8 @@ def test_site_gives_launch_files(name: str, nodes: int, tmp_path: Path) -> None:
     facts = ["partition", "qos", "constraint", "time_limit", "modules", "memory", *site.needs]
     for fact in facts:
         assert str(answers.get(fact, "")) in text, fact
+    amd = "AMD MI" in (sites.BUILT_IN / f"{name}.toml").read_text()
+    assert amd == ("RCCL" in (tmp_path / "p/launch/nccl.env").read_text())
     assert f"{'ngpus=' if site.cluster == 'pbs' else '--gpus-per-node='}" in text
 
 

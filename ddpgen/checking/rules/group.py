@@ -103,13 +103,23 @@ def fixed_port(module: Module) -> Iterator[ast.AST]:
         for key, given in entries(node):
             if constant(key) == "MASTER_PORT" and constant(given) not in (None, "0"):
                 yield given
-        if isinstance(node, ast.keyword) and node.arg == "rdzv_endpoint":
-            if re.search(r":[1-9]", "".join(strings(node.value))):
-                yield node.value
+    for value in endpoints(module):
+        if re.search(r":[1-9]", "".join(strings(value))):
+            yield value
     for call in inits(module):
         address = keyword(call, "init_method", 1)
         if address is not None and re.search(r"tcp://[^:]+:\d+", "".join(strings(address))):
             yield call
+
+
+def endpoints(module: Module) -> Iterator[ast.expr]:
+    """What the rendezvous of a launch from Python gets as its endpoint."""
+    for node in module.nodes:
+        if isinstance(node, ast.keyword) and node.arg == "rdzv_endpoint":
+            yield node.value
+    for node, target in module.assignments(ast.Attribute):
+        if target.attr == "rdzv_endpoint":
+            yield node.value
 
 
 def environment_settings(module: Module) -> Iterator[tuple[str, ast.AST, ast.expr]]:

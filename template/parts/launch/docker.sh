@@ -1,7 +1,7 @@
 
 # GPUs talk through shared memory, of which a container has 64 MB unless it shares the host's.
 container=(
-    docker run --rm --init {{ "--gpus all " if gpus_per_node else "" }}{{ "--device /dev/infiniband " if with_rdma else "" }}--network host --ipc host --ulimit memlock=-1
+    docker run --rm --init {{ gpu_options }}{{ "--device /dev/infiniband " if with_rdma else "" }}--network host --ipc host --ulimit memlock=-1
     --user "$(id -u):$(id -g)" --env HOME=/tmp --volume "$PWD:$PWD" --workdir "$PWD"
     --env PROGRAM --env DEBUG --env NNODES --env NPROC --env HEAD --env PORT --env JOB --env NODE_RANK{{ ' --env JOB_FOLDER' if checkpoint else '' }}
     {{ container_image }}

@@ -21,6 +21,11 @@ network_env() {
 # {% endfilter %}
 # {% endif %}
     load_env {{ launch_folder }}/nccl.env
+# {% if gpus_per_node and gpu_vendor == 'amd' %}
+    # MIOpen keeps what it compiles and finds in databases with locks, which shared file systems often lack: on the node.
+    export MIOPEN_USER_DB_PATH=${MIOPEN_USER_DB_PATH:-/tmp/miopen-$UID}
+    export MIOPEN_CUSTOM_CACHE_DIR=${MIOPEN_CUSTOM_CACHE_DIR:-$MIOPEN_USER_DB_PATH}
+# {% endif %}
 }
 
 # Prints how many threads each of $1 processes may use: torchrun would give them one. nproc counts the cores that this
