@@ -1,7 +1,9 @@
 """A fault of a file is named, and the last good file stays."""
 
+import itertools
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -48,17 +50,21 @@ def test_reason_is_said(manifest: str, tmp_path: Path, capsys: pytest.CaptureFix
     assert capsys.readouterr().out == f"passed over {bad}: {REASONS[manifest]}\n"
 
 
-def stops(number: int) -> bool:
-    """Whether this signal asks for a stop."""
-    stop = checkpoint.StopRequest(0.0)
-    signal.raise_signal(number)
-    return stop()
+def heard() -> list[str | bool]:
+    """The signals that ask for a stop; then whether a minute is over, each 25 seconds."""
+    stop, names = checkpoint.StopRequest(0.0), list[str | bool]()
+    for name in ("SIGTERM", "SIGUSR1", "SIGUSR2"):
+        signal.raise_signal(signal.Signals[name])
+        names += [name] * stop()
+        stop.received = False
+    common.replace(time, "monotonic", itertools.count(0, 25).__next__)
+    minute = checkpoint.StopRequest(1.0)
+    return [*names, minute(), minute(), minute()]
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1", "SIGUSR2"])
-def test_schedulers_may_send_any_signal(name: str) -> None:
-    """Launch files and schedulers send one of these before they end a job."""
-    assert processes.run(1, stops, signal.Signals[name]) == [True]
+def test_schedulers_may_send_any_signal() -> None:
+    """Launch files and schedulers send one before they end a job; or `max_minutes` are over."""
+    assert processes.run(1, heard) == [["SIGTERM", "SIGUSR1", "SIGUSR2", False, False, True]]
 
 
 def test_power_cut_leaves_whole_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

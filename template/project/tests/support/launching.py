@@ -13,7 +13,7 @@ from pathlib import Path
 from support import common
 
 # The resources that a scheduler grants, whatever the files ask for.
-HOSTS = ["node7", "node8", "node9"]
+HOSTS = ["node9", "node7", "node8"]  # as granted: the first is not the first by name
 PER_NODE = 2
 CORES = 12  # of a node
 
@@ -49,7 +49,7 @@ while True:
 '
 """
 # The files that the program leaves in a crash.
-FAIL = 'echo mine >"$JOB_FOLDER/RUN"; echo "OSError: no route in reduce" >"$JOB_FOLDER/END"'
+FAIL = 'echo mine >"${JOB_FOLDER:?}/RUN"; echo "OSError: no route in reduce" >"$JOB_FOLDER/END"'
 # As torchrun: ends its workers on TERM, dies of signals that it does not know.
 TORCHRUN_AT_WORK = """
 trap 'kill -TERM $(jobs -p)' TERM
@@ -185,6 +185,10 @@ def cancel(job: subprocess.Popen[bytes]) -> None:
 
 def directives(script: str, mark: str) -> dict[str, str]:
     """A launch file's requests to its scheduler: option -> value."""
-    lines = (common.PROJECT / script).read_text().splitlines()
-    words = [line.removeprefix(f"#{mark} ") for line in lines if line.startswith(f"#{mark} ")]
+    words = found(script, f"^#{mark} (.*)")
     return {word.partition("=")[0]: word.partition("=")[2] for word in words}
+
+
+def found(script: str, pattern: str) -> list[str]:
+    """All that a pattern finds in a launch file."""
+    return re.findall(pattern, (common.PROJECT / script).read_text(), re.MULTILINE)
