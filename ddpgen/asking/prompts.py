@@ -156,7 +156,7 @@ class Interview:
             context[state.question.name] = state.value
             if state.question.computed and state.question.help:
                 words.append(self._questionnaire.render(state.question.help, context))
-        return "   ".join(words)
+        return "   ".join(filter(None, words))
 
     def _run(self, prompt: questionary.Question, question: Question | None = None) -> Any:
         app: Application[Any] = prompt.application

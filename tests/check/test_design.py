@@ -127,6 +127,101 @@ from fairscale.nn.data_parallel import ShardedDataParallel as ShardedDDP
 
 model = ShardedDDP(build().to(device), optimizer)  # <-- D7
 """,
+    "a data set of Hugging Face in the order of each rank": """\
+from datasets import load_dataset
+
+data = load_dataset("imdb")["train"].map(tokenize).shuffle()  # <-- S3
+sampler = DistributedSampler(data, num_replicas=dist.get_world_size(), rank=rank)
+loader = DataLoader(data, sampler=sampler)
+for epoch in range(epochs):
+    sampler.set_epoch(epoch)
+""",
+    "the same in one order": """\
+from datasets import load_dataset
+
+data = load_dataset("imdb")["train"].map(tokenize).shuffle(seed=0)
+sampler = DistributedSampler(data, num_replicas=dist.get_world_size(), rank=rank)
+loader = DataLoader(data, sampler=sampler)
+for epoch in range(epochs):
+    sampler.set_epoch(epoch)
+""",
+    "a file that every rank writes": WRAP
+    + """\
+Path("results.json").write_text(json.dumps(results))  # <-- O1
+""",
+    "a file that rank 0 writes": WRAP
+    + """\
+if dist.get_rank() == 0:
+    Path("results.json").write_text(json.dumps(results))
+Path(f"results_{dist.get_rank()}.json").write_text(json.dumps(results))
+""",
+    "a batch that one rank skips, where another number is reduced": WRAP
+    + """\
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(x.to(device)), y.to(device))
+    if torch.isnan(loss):  # <-- G10
+        continue
+    loss.backward()
+    optimizer.step()
+    shown = loss.detach().clone()
+    dist.all_reduce(shown, op=dist.ReduceOp.AVG)
+""",
+    "a loss that decides, where another number is reduced": WRAP
+    + """\
+def train_epoch(model, loader):
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x.to(device)), y.to(device))
+        if loss > 100:  # <-- G10
+            continue
+        loss.backward()
+        optimizer.step()
+    dist.all_reduce(samples)
+""",
+    "a batch that all ranks skip": WRAP
+    + """\
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(x.to(device)), y.to(device))
+    bad = (~torch.isfinite(loss)).float()
+    dist.all_reduce(bad)
+    if bad > 0 or torch.isnan(bad):
+        continue
+    loss.backward()
+    optimizer.step()
+""",
+    "a clock of each rank, where another number is reduced": WRAP
+    + """\
+begin = time.time()
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(x.to(device)), y.to(device))
+    loss.backward()
+    optimizer.step()
+    dist.all_reduce(samples)
+    if time.time() - begin > limit:  # <-- K8
+        break
+""",
+    "a flag of each rank, where another number is reduced": """\
+def on_signal(number, frame):
+    global stopping
+    stopping = True
+
+
+signal.signal(signal.SIGTERM, on_signal)
+"""
+    + WRAP
+    + """\
+for x, y in loader:
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(x.to(device)), y.to(device))
+    loss.backward()
+    optimizer.step()
+    dist.all_reduce(samples)
+    if stopping:  # <-- K8
+        break
+""",
 }
 # What goes before a fragment to make a program of it.
 BEFORE = 'dist.init_process_group("gloo", timeout=timedelta(minutes=1))\n'

@@ -13,10 +13,11 @@ from ddpgen.checking.rules import RULES
 CATALOGUE = Path(__file__).resolve().parents[2] / "docs" / "pitfalls.md"
 # What the pages leave out.
 IMPORTS = """\
-import os, random, signal, time
+import json, os, random, signal, time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from pathlib import Path
 from itertools import islice
 import filelock, torch, torchvision, wandb
 import numpy as np

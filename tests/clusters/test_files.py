@@ -212,6 +212,35 @@ def test_sourcing_the_environment_interprets_nothing(
     assert not (tmp_path / "made").exists()
 
 
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        ({"gpus_per_node": 4}, "a process for each visible GPU of this machine"),
+        ({"gpus_per_node": 0, "processes_per_node": 3}, "3 processes on this machine"),
+        ({"gpus_per_node": 0}, "1 process on this machine"),
+    ],
+)
+def test_readme_says_what_local_starts(
+    answers: dict[str, int], words: str, project: Callable[..., Path]
+) -> None:
+    folder = project(clusters=["local"], **answers)
+    assert f"| `launch/local.sh` | {words}, with torchrun" in (folder / "README.md").read_text()
+    script = (folder / "launch" / "local.sh").read_text()
+    assert ("nvidia-smi" in script) == (answers["gpus_per_node"] > 0)
+
+
+@pytest.mark.parametrize("network", ["infiniband", "roce"])
+def test_named_cards_alone_carry_the_data(network: str, project: Callable[..., Path]) -> None:
+    """By their exact names; nothing is said of cards where no answer names any."""
+    projects = [
+        project(clusters=["slurm"], nodes=2, network=network, rdma_cards=cards)
+        for cards in ("mlx5_0,mlx5_10:1", "")
+    ]
+    named, unnamed = ((folder / "launch" / "nccl.env").read_text() for folder in projects)
+    assert "NCCL_IB_HCA==mlx5_0,mlx5_10:1\n" in named
+    assert "NCCL_IB_HCA" not in unnamed
+
+
 def test_manifests_are_yaml_with_the_worst_names(files: list[Path]) -> None:
     for path in files:
         if path.suffix == ".yaml":

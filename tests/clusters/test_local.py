@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable
@@ -60,6 +61,41 @@ def test_a_number_of_processes_wins(folder: Path, environment: dict[str, str]) -
     output, _ = launch.communicate(timeout=300)
     assert launch.returncode == 0, output
     assert world_of(folder, "four") == 4
+
+
+# What nvidia-smi prints of four GPUs: one computes, and one is full.
+NVIDIA_SMI = """\
+#!/usr/bin/env bash
+case "$*" in
+*--list-gpus*) printf 'GPU %s: NVIDIA H100 80GB HBM3 (UUID: GPU-%s)\\n' 0 a 1 b 2 c 3 d ;;
+*--id=2,0*) printf '2, 20480, 0\\n0, 4, 0\\n' ;;
+*) printf '0, 4, 0\\n1, 612, 97\\n2, 20480, 0\\n3, 4, 0\\n' ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("variables", "ranks", "busy"),
+    [({}, 4, "12"), ({"NPROC": "2"}, 2, "1"), ({"CUDA_VISIBLE_DEVICES": "2,0"}, 2, "2")],
+)
+def test_busy_gpus_are_noted(
+    variables: dict[str, str],
+    ranks: int,
+    busy: str,
+    folder: Path,
+    environment: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    """Those that ranks would use, of the visible ones. torchrun only says what it was asked for."""
+    for name, text in (("nvidia-smi", NVIDIA_SMI), ("torchrun", "#!/bin/sh\necho torchrun $*\n")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{environment['PATH']}"
+    launch = start(folder, {**environment, **variables, "PATH": path}, "run.name=busy")
+    output, _ = launch.communicate(timeout=300)
+    assert launch.returncode == 0, output
+    assert f"--nproc-per-node={ranks} " in output
+    assert re.findall(r"note: GPU (\d) is busy", output) == [*busy]
 
 
 def test_a_world_of_another_size_is_refused(folder: Path, environment: dict[str, str]) -> None:

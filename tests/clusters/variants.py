@@ -40,6 +40,7 @@ VALUES: dict[str, list[Value]] = {
 # Answers that may be empty, or have their default: none, each by itself, and all at once.
 OPTIONAL: Answers = {
     "interface": "eth0.1-b_c",
+    "rdma_cards": "mlx5_0,mlx5_10:1",
     "partition": "_a,b.c-D",
     "account": "_a.b-C",
     "gpu_type": "_a.b-C",

@@ -133,6 +133,40 @@ extra: {type: str, help: h, default: "", when: "{{ size > 3 }}"}
     assert states[1].value == ""
 
 
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        ({"model": "mlp"}, ""),
+        ({"model": "resnet", "batch_norm": "group"}, ""),
+        (
+            {"model": "resnet", "batch_norm": "local", "micro_batch_size": 8},
+            "BatchNorm over 8 samples of one rank: too few, batch_norm=sync",
+        ),
+        (
+            {"model": "custom", "batch_norm": "local", "micro_batch_size": 16},
+            "BatchNorm over 16 samples of one rank: 32 would be better",
+        ),
+        (
+            {"model": "resnet", "batch_norm": "local", "micro_batch_size": 32},
+            "BatchNorm over 32 samples of one rank",
+        ),
+        (
+            {"model": "resnet", "gpus_per_node": 4, "micro_batch_size": 8},
+            "BatchNorm over 32 samples of all ranks",
+        ),
+        (
+            {"model": "resnet", "gpus_per_node": 4, "micro_batch_size": 32},
+            "BatchNorm over 128 samples of all ranks: batch_norm=local waits for nobody",
+        ),
+    ],
+)
+def test_batch_norm_is_judged_by_the_numbers_answered(answers: Answers, words: str) -> None:
+    """Beside the global batch, while questions are asked."""
+    context = {state.question.name: state.value for state in QUESTIONNAIRE.evaluate(answers)}
+    said = QUESTIONNAIRE.questions["batch_norm_samples"].help
+    assert QUESTIONNAIRE.render(said, context) == words
+
+
 # Their defaults depend on the number of nodes, but they are not about where a project runs.
 BESIDE = ("tools", "watch")
 

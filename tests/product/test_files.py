@@ -133,7 +133,7 @@ def test_functions_and_files_are_short(python: list[Path]) -> None:
 
 def test_where_it_runs_does_not_touch_how_it_trains() -> None:
     """No training file reads a question about clusters; copier, asked, writes the same bytes."""
-    where = {"clusters", "network", "interface", "container", "container_image"}
+    where = {"clusters", "network", "interface", "rdma_cards", "container", "container_image"}
     where |= {"time_limit", "partition", "account", "gpu_type", "cpus_per_gpu"}
     for path in programs.training_files():
         assert not template.reads(path) & where, path

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.reading.agreements import agreed, shares
 from ddpgen.checking.reading.expressions import Function, matches
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.seeds import LIBRARIES, commonly_seeded
@@ -11,7 +12,6 @@ from ddpgen.checking.reading.values import binding, follows, is_ddp
 from ddpgen.checking.reading.windows import backwards, goes_backward, updates
 from ddpgen.checking.registry import rule
 
-_AGREED = r"reduce(?!_?lr)|gather|broadcast(?!_buffers)|over_ranks|across|sync_"
 _WRAPPED = r"DistributedDataParallel|FullyShardedDataParallel|fully_shard"
 _LOSS = re.compile(
     r"(float\()?(\w+_)?loss(_(value|val|item))?(\.(item|detach|mean)\(\)|\.data)*\)?"
@@ -32,7 +32,7 @@ def skipped_alone(module: Module) -> Iterator[ast.AST]:
         if loop is None or not isinstance(node, ast.If | ast.ExceptHandler):
             continue
         if isinstance(node, ast.If):
-            if list(module.methods("backward", below=loop)) and _skips_numbers(node, loop):
+            if list(module.methods("backward", below=loop)) and _skips_numbers(module, node, loop):
                 yield node
         elif matches(node.type, r"RuntimeError|OutOfMemory|^Exception$"):
             # Where nothing is updated, something is measured.
@@ -41,17 +41,11 @@ def skipped_alone(module: Module) -> Iterator[ast.AST]:
                 yield node
 
 
-def _skips_numbers(node: ast.If, loop: ast.For | ast.While | Function) -> bool:
-    """Whether a turn is skipped where a number is none, and no rank tells the others before."""
-    before = [s for s in loop.body if s.lineno <= node.lineno]
+def _skips_numbers(module: Module, node: ast.If, loop: ast.For | ast.While | Function) -> bool:
+    """Whether a turn is skipped where a number is none, and no rank tells the others about it."""
     kinds = ast.Return if isinstance(loop, Function) else ast.Continue
     leaves = any(isinstance(n, kinds) for s in node.body for n in ast.walk(s))
-    bad = matches(node.test, r"isnan|isinf|isfinite")
-    return (
-        bad
-        and leaves
-        and not any(matches(s, r"reduce|gather|broadcast|over_ranks") for s in before)
-    )
+    return leaves and matches(node.test, r"isnan|isinf|isfinite") and not agreed(module, node.test)
 
 
 def _passes_over(handler: ast.ExceptHandler) -> bool:
@@ -110,8 +104,8 @@ def _deciding(module: Module) -> Iterator[ast.If]:
         return
     for node in module.nodes:
         around = module.loop(node) or module.function(node)
-        if isinstance(node, ast.If) and around and not matches(module.scope(node), _AGREED):
-            if _decides(module, node, around):
+        if isinstance(node, ast.If) and around and _decides(module, node, around):
+            if not agreed(module, node.test):
                 yield node
 
 
@@ -143,7 +137,7 @@ def _compares_loss(module: Module, node: ast.If) -> bool:
             continue
         for side in (test.left, *test.comparators):
             found = _loss(module, side)
-            if found and around and found.lineno > around.lineno and not _shares(module, found):
+            if found and around and found.lineno > around.lineno and not shares(module, found):
                 return True
     return False
 
@@ -155,13 +149,6 @@ def _loss(module: Module, node: ast.expr) -> ast.expr | None:
     names = [n for n in ast.walk(node) if isinstance(n, ast.Name) and "loss" in n.id]
     found = binding(module, names[0]) if names else None
     return found.value if found and isinstance(found.statement, ast.Assign) else None
-
-
-def _shares(module: Module, node: ast.AST) -> bool:
-    """Whether functions of the program that are called in a node reduce something."""
-    calls = module.calls_below(node)
-    functions = (function for call in calls for _, function in module.callees(call))
-    return matches(node, _AGREED) or any(matches(function, _AGREED) for function in functions)
 
 
 @rule(
@@ -183,7 +170,7 @@ def left_by_own_clock(module: Module) -> Iterator[ast.AST]:
         if loop is None or not any(follows(module, test, _is_clock) for test in tests):
             continue
         trains = any(goes_backward(module, call) for call in module.calls_below(loop))
-        if trains and not matches(module.scope(node), _AGREED) and not _shares(module, node.test):
+        if trains and not agreed(module, node.test):
             yield node
 
 

@@ -63,6 +63,18 @@ def every_rank_overwrites(module: Module) -> Iterator[ast.AST]:
                     yield call
 
 
+@rule(
+    "O1",
+    "every rank writes this file, over each other",
+    "write on rank 0 only, or a file for each rank",
+    severity=WARNING,
+)
+def every_rank_overwrites_whole(module: Module) -> Iterator[ast.AST]:
+    for call in module.methods("write_text", "write_bytes"):
+        if not mentions(module, receiver(call), _OWN) and _among_ranks(module, call):
+            yield call
+
+
 def _among_ranks(module: Module, node: ast.AST) -> bool:
     """Whether every rank comes here in any case, in a function that deals with ranks."""
     deals = re.search(r"init_process_group|get_rank\(|DDP|Parallel\(", source(module.scope(node)))

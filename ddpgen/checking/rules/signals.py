@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.reading.agreements import agreed
 from ddpgen.checking.reading.expressions import (
     Function,
     constant,
@@ -19,7 +20,6 @@ from ddpgen.checking.rules.ranks import is_collective
 
 _SAVES = re.compile(r"(^|_)save|checkpoint|barrier|snapshot", re.IGNORECASE)
 _STOPS = r"SIGTERM|SIGUSR\d"
-_SHARED = r"reduce|gather|broadcast|over_ranks"
 
 
 def _handlers(module: Module, pattern: str = "") -> Iterator[Function | ast.Lambda]:
@@ -77,7 +77,7 @@ def flag_of_one_rank(module: Module) -> Iterator[ast.AST]:
         leaves = any(isinstance(n, ast.Break | ast.Return | ast.Raise) for n in ast.walk(node))
         leaves = leaves or matches(node, r"exit|leave|requeue")
         trains = any(isinstance(n, ast.Call) and goes_backward(module, n) for n in ast.walk(loop))
-        if read & flags and leaves and trains and not matches(module.scope(node), _SHARED):
+        if read & flags and leaves and trains and not agreed(module, node.test):
             yield node
 
 

@@ -1,8 +1,9 @@
-"""Records the steps that `profile.steps` names: a trace per rank, and a summary."""
+"""Records the steps that `profile.steps` names: a trace per rank and a summary, or for Nsight."""
 
 from pathlib import Path
 
 import torch
+from torch.cuda import nvtx
 from torch.profiler import profile
 
 import config
@@ -12,25 +13,51 @@ SUMMARY = "profile.txt"
 HEAVIEST = 10
 
 
+class Marks:
+    """NVTX ranges for Nsight Systems: each step, and in it each operation of torch.
+
+    `nsys profile --capture-range=cudaProfilerApi` records from `start` to `stop`.
+    """
+
+    def __init__(self) -> None:
+        self.operations = torch.autograd.profiler.emit_nvtx()
+
+    def start(self) -> None:
+        """Let nsys begin, before the first chosen step."""
+        torch.cuda.profiler.start()
+        self.operations.__enter__()
+
+    def stop(self) -> None:
+        """Let nsys end, after the last one."""
+        self.operations.__exit__(None, None, None)
+        torch.cuda.profiler.stop()
+
+
 class Recorder:
     """Records a run from the first chosen step to the last.
 
     Every rank leaves a trace in the run's folder, for Perfetto or chrome://tracing; rank 0 leaves a
-    summary too. Where no steps are chosen, nothing is recorded.
+    summary too. With `profile.nsight` the steps are marked instead, and nsys writes them. Where no
+    steps are chosen, nothing is recorded.
     """
 
     def __init__(
         self, cfg: config.Profile, folder: Path, process: distributed.Process, done: int
     ) -> None:
-        """`done` steps were done before a restart: the recording begins behind them."""
+        """`done` steps were done before a restart: the recording begins behind them.
+
+        Raises ConfigError where steps are to be marked for Nsight and there is no GPU.
+        """
+        if cfg.steps and cfg.nsight and process.device.type != "cuda":
+            raise config.ConfigError("profile.nsight = true needs a GPU: the ranges are CUDA's")
         first, self.last = cfg.steps or (0, 0)  # steps count from 1
         self.first = max(first, done + 1)
         self.folder = folder
         self.process = process
         self.recorded = 0
-        self.profile: profile | None = None
+        self.profile: profile | Marks | None = None
         if cfg.steps and self.first <= self.last:
-            self.profile = timeline.recording(process.device)
+            self.profile = Marks() if cfg.nsight else timeline.recording(process.device)
         elif cfg.steps and process.is_main:
             print(f"profile.steps = {cfg.steps} lie before step {done}: nothing is recorded")
 
@@ -38,11 +65,15 @@ class Recorder:
         """Called before each step."""
         if self.profile and step == self.first:
             self.profile.start()
+        if isinstance(self.profile, Marks) and step >= self.first:
+            nvtx.range_push(f"step {step}")
 
     def after(self, step: int) -> None:
         """Called after each step, with the number of the step."""
         if self.profile and step >= self.first:
             self.recorded += 1
+            if isinstance(self.profile, Marks):
+                nvtx.range_pop()
             if step == self.last:
                 self.finish()
 
@@ -57,14 +88,17 @@ class Recorder:
         if self.process.device.type == "cuda":
             torch.cuda.synchronize(self.process.device)  # wait for the last step's kernels
         self.profile.stop()
-        self.profile.export_chrome_trace(
-            str(self.folder / f"trace_rank{self.process.rank}.json.gz")
-        )
+        if isinstance(self.profile, profile):
+            self.write(self.profile)
+        self.profile = None
+
+    def write(self, recorded: profile) -> None:
+        """The trace of this rank, and on rank 0 the summary."""
+        recorded.export_chrome_trace(str(self.folder / f"trace_rank{self.process.rank}.json.gz"))
         if self.process.is_main:
-            text = summary(self.profile, self.process.device, self.recorded)
+            text = summary(recorded, self.process.device, self.recorded)
             (self.folder / SUMMARY).write_text(text, encoding="utf-8")
             print(text, flush=True)
-        self.profile = None
 
 
 def summary(recorded: profile, device: torch.device, steps: int) -> str:

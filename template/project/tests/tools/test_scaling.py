@@ -9,7 +9,7 @@ import torch
 import config
 from engine import distributed
 from support import common, processes
-from tools.scaling import measure, prediction
+from tools.scaling import measure, prediction, report
 from tools.scaling.prediction import Link, Network, Step
 
 LINK = Link(latency=0.25, bandwidth=8.0)
@@ -50,6 +50,31 @@ def test_fits_return_what_was_measured() -> None:
     assert link.bandwidth == pytest.approx(LINK.bandwidth)
     waited = prediction.exposed(STEP, 2, dataclasses.replace(PLAIN, slowdown=1.5))
     assert prediction.fit_slowdown(STEP, 2, PLAIN, waited) == pytest.approx(1.5)
+
+
+def test_ranks_that_bring_little_are_told() -> None:
+    """Ten times more computing than communication by itself, and 30 % of a step that waits."""
+    # On 2 ranks: 2 * 2.5 seconds by themselves, 3 of 13 are waited for.
+    two, four = (report.worth(STEP, ranks, PLAIN) for ranks in (2, 4))
+    assert two == [
+        "2 ranks: a step computes 1.6 times as long as it would communicate by itself; "
+        "from 10 times on, communication is hidden"
+    ]
+    # On 4: 2 * 4.5 seconds, 7 of 17 are waited for; 2 ranks do (2 / 13) / (4 / 17) of the work.
+    assert four[1] == (
+        "4 ranks: 41% of a step waits for gradients, over 30%: "
+        "2 would give 65% of their samples per second"
+    )
+    fast = dataclasses.replace(PLAIN, between=Link(0.001, 1e3), within=Link(0.001, 1e3))
+    assert report.worth(STEP, 4, fast) == []
+
+
+def test_waiting_for_data_is_told() -> None:
+    world = measure.Measurement(2, 2, "cpu", 64, 13.0, 3.0, STEP, {})
+    waits = "data: 1000.0 ms of a step wait for them; try data.workers"
+    assert waits in report.advice(world, [], 2, PLAIN)
+    fed = dataclasses.replace(world, alone=dataclasses.replace(STEP, data=0.0))
+    assert waits not in report.advice(fed, [], 2, PLAIN)
 
 
 def measured(cfg: config.Config) -> tuple[measure.Measurement, bool]:

@@ -119,6 +119,12 @@ def exposed(step: Step, ranks: int, network: Network) -> float:
     return arrived - end
 
 
+def communication(step: Step, ranks: int, network: Network) -> float:
+    """All all-reduces of a step, one after the other, with no backward pass beside them."""
+    sizes = (size for _, size in buckets(step.gradients, network.bucket))
+    return sum(all_reduce(network.wire * size, ranks, network) for size in sizes)
+
+
 def seconds(step: Step, ranks: int, network: Network) -> float:
     """The seconds of a step on this number of ranks, each of which does the work of `step`."""
     return step.total + exposed(step, ranks, network)

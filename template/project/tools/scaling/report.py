@@ -10,6 +10,10 @@ LARGEST = 16384
 # The least efficiency that is usual, by the number of ranks.
 USUAL = {2: 0.9, 4: 0.85, 8: 0.8, 16: 0.75}
 
+# Beyond these, more ranks bring little: computing in relation to communication by itself, at
+# least, and the part of a step that waits for gradients, at most.
+COMPUTE, WAITED = 10.0, 0.3
+
 
 @dataclass(frozen=True)
 class Row:
@@ -95,6 +99,7 @@ def advice(
             *lines,
             "no prediction: give --bandwidth and --latency; there is none for PowerSGD",
         ]
+    lines += worth(alone, ranks, network)
     step = prediction.seconds(alone, ranks, network)
     lines.append(
         f"{ranks} ranks, {1e3 * step:.2f} ms per step, of which "
@@ -103,6 +108,29 @@ def advice(
     best = [(gain, what) for gain, what in prediction.levers(alone, ranks, network) if gain > 1.02]
     lines += [f"  {gain:.2f} times as many: {what}" for gain, what in best]
     return lines if best else [*lines[:-1], f"{ranks} ranks: no lever brings more than 2 %"]
+
+
+def worth(alone: prediction.Step, ranks: int, network: prediction.Network) -> list[str]:
+    """Whether so many ranks are too many for what they compute, and how many are not."""
+    lines = []
+    sends = prediction.communication(alone, ranks, network)
+    if alone.compute < COMPUTE * sends:
+        lines.append(
+            f"{ranks} ranks: a step computes {alone.compute / sends:.2g} times as long as it would "
+            f"communicate by itself; from {COMPUTE:g} times on, communication is hidden"
+        )
+    speed: dict[int, float] = {}
+    share: dict[int, float] = {}
+    for fewer in {ranks, *(2**n for n in range(ranks.bit_length()) if 2**n < ranks)}:
+        step = prediction.seconds(alone, fewer, network)
+        speed[fewer], share[fewer] = fewer / step, 1 - alone.total / step
+    if share[ranks] > WAITED:
+        best = max(fewer for fewer in speed if share[fewer] <= WAITED)
+        lines.append(
+            f"{ranks} ranks: {share[ranks]:.0%} of a step waits for gradients, over {WAITED:.0%}: "
+            f"{best} would give {speed[best] / speed[ranks]:.0%} of their samples per second"
+        )
+    return lines
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:

@@ -1,0 +1,51 @@
+"""What ranks tell each other: whether a condition is about something that all of them know."""
+
+import ast
+
+from ddpgen.checking.reading.expressions import matches
+from ddpgen.checking.reading.programs import Module
+
+AGREES = r"reduce(?!_?lr)|gather|broadcast(?!_buffers)|over_ranks|across|sync_(?!batch)"
+_DEPTH = 3
+
+
+def agreed(module: Module, test: ast.expr) -> bool:
+    """Whether the ranks may have told each other what a condition is about.
+
+    A reduction of something else, such as a number for the log, tells nothing about the condition.
+    """
+    scope = module.scope(test)
+    about, values = _names(module, test), [test]
+    assignments = [n for n in module.below(scope) if isinstance(n, ast.Assign | ast.AugAssign)]
+    for _ in range(_DEPTH):
+        for statement in assignments:
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            if statement.value not in values and _names(module, *targets) & about:
+                values.append(statement.value)
+        about |= _names(module, *values)
+    if any(shares(module, value) for value in values):
+        return True
+    return any(
+        matches(call.func, AGREES) and _names(module, call) & about
+        for call in module.calls_below(scope)
+    )
+
+
+def shares(module: Module, node: ast.AST) -> bool:
+    """Whether functions of the program that are called in a node reduce something."""
+    calls = module.calls_below(node)
+    functions = (function for call in calls for _, function in module.callees(call))
+    return matches(node, AGREES) or any(matches(function, AGREES) for function in functions)
+
+
+def _names(module: Module, *nodes: ast.AST) -> set[str]:
+    """The variables and attributes in nodes, without modules and what is called."""
+    found = set()
+    for node in (inner for each in nodes for inner in ast.walk(each)):
+        parent = module.parents.get(node)
+        called = isinstance(parent, ast.Call) and parent.func is node
+        if isinstance(node, ast.Attribute) and not called:
+            found.add(node.attr)
+        elif isinstance(node, ast.Name) and node.id not in ("self", "cls", *module.imports):
+            found.add(node.id)
+    return found
