@@ -19,8 +19,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import ddpgen
+from ddpgen import documents
 from ddpgen.fetching import template_source
-from ddpgen.web import interface, releases, server
+from ddpgen.web import catalogue, interface, releases, server
 
 Content = tuple[int, bytes]  # mode and bytes of a file
 
@@ -83,6 +84,7 @@ def main() -> int:
         for name, arguments in FIRST
     }
     (folder / "first.json").write_text(json.dumps(replies), "utf-8")
+    (folder / catalogue.FILE).write_text(catalogue.page(), "utf-8")
     unpack_pyodide(folder / "pyodide")
     with tempfile.TemporaryDirectory() as work:
         releases.prepare(Path(work) / "unpacked", Path(work) / "kept")
@@ -108,6 +110,7 @@ def needed() -> dict[str, Content]:
             files |= {
                 n: c for n, c in below(module.parent, module.parent.name) if n.endswith(".py")
             }
+    files["ddpgen/_docs/pitfalls.md"] = content(documents.folder() / "pitfalls.md")
     return files | dict(below(template_source.template_root(), "ddpgen/_template"))
 
 

@@ -18,6 +18,7 @@ from playwright.sync_api import Browser, Page, expect
 from ddpgen.rendering.render import files_of
 from ddpgen.rendering.versions import Versions
 from ddpgen.web import interface
+from ddpgen.web.catalogue import rows
 from web.browser import CHROMIUM, chromium, served, static
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")
@@ -211,6 +212,25 @@ def test_static_page_gives_the_same_without_any_request_once_python_is_there(
     expect(page.locator("#text .line.new").first).to_be_in_viewport()
     assert unpacked(download(page)) == unpacked(interface.start().archive(given))
     assert [url for url in asked if not url.startswith("blob:")] == []
+
+
+def test_lines_lead_to_the_pitfalls_that_they_prevent(visit: Open) -> None:
+    page = visit()
+    line = page.locator("#text .line", has_text="loading.prepare(cfg.data)")
+    with page.expect_popup() as opened:
+        line.get_by_role("link", name="D14: long preparation inside the timeout").click()
+    catalogue = opened.value
+    row = catalogue.locator("article.here")
+    expect(row).to_be_in_viewport()
+    expect(row).to_contain_text("before the process group exists")
+    expect(row.locator("pre").first).to_be_visible()
+    assert catalogue.locator("article").count() == len(rows())
+    assert Axe().run(catalogue).violations_count == 0
+    for fragment in ("G3", "%22onerror", "<img src=x onerror=alert(1)>"):
+        catalogue.evaluate("fragment => { location.hash = fragment; }", fragment)
+        expect(catalogue.locator("article.here")).to_have_id("G3")
+    catalogue.set_viewport_size({"width": 320, "height": 900})
+    assert catalogue.evaluate("document.documentElement.scrollWidth") == 320
 
 
 def test_updates_are_seen_for_two_versions_and_the_answers_of_a_project(
