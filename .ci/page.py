@@ -42,12 +42,6 @@ LAST = "python.zip"  # is written last: a folder with it is a page
 POLICY = server.POLICY.replace("; frame-ancestors 'none'", "").replace(
     "script-src 'self'", "script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'"
 )
-# The calls of a page that is opened without answers.
-FIRST = (
-    ("read", {"text": ""}),
-    ("project", {"given": {}, "base": None}),
-    ("file", {"given": {}, "base": None, "path": "train.py"}),
-)
 # The files of the modules that the page's Python imports, beyond those of any Python here.
 IMPORTED = """
 import sys
@@ -76,14 +70,7 @@ def main() -> int:
     for page in folder.glob("*.html"):
         text = page.read_text(encoding="utf-8")
         page.write_text(text.replace(charset, f"{charset}{policy}\n"), "utf-8")
-    answered = interface.start()
-    replies = {
-        f"{name} {json.dumps(arguments, separators=(',', ':'))}": json.loads(
-            str(answered.call(name, json.dumps(arguments)))
-        )
-        for name, arguments in FIRST
-    }
-    (folder / "first.json").write_text(json.dumps(replies), "utf-8")
+    (folder / "first.json").write_text(json.dumps(first()), "utf-8")
     (folder / catalogue.FILE).write_text(catalogue.page(), "utf-8")
     unpack_pyodide(folder / "pyodide")
     with tempfile.TemporaryDirectory() as work:
@@ -92,6 +79,23 @@ def main() -> int:
     (folder / "releases.zip").write_bytes(zipped(found))
     (folder / LAST).write_bytes(zipped(needed()))
     return 0
+
+
+def first() -> dict[str, object]:
+    """Return the replies to all calls of a page without answers, until its user answers.
+
+    The keys are the names of the calls and their arguments, as the page writes them.
+    """
+    page = interface.start()
+    none: dict[str, object] = {"given": {}, "base": None}
+    calls = [("read", {"text": ""}), ("project", none)]
+    calls += [("file", {**none, "path": file["path"]}) for file in page.project({})["files"]]
+    return {
+        f"{name} {json.dumps(arguments, separators=(',', ':'))}": json.loads(
+            str(page.call(name, json.dumps(arguments)))
+        )
+        for name, arguments in calls
+    }
 
 
 def needed() -> dict[str, Content]:
