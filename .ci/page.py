@@ -19,8 +19,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import ddpgen
+from ddpgen import documents
 from ddpgen.fetching import template_source
-from ddpgen.web import interface, releases, server
+from ddpgen.web import catalogue, interface, releases, server
 
 Content = tuple[int, bytes]  # mode and bytes of a file
 
@@ -40,12 +41,6 @@ PARTS = (
 LAST = "python.zip"  # is written last: a folder with it is a page
 POLICY = server.POLICY.replace("; frame-ancestors 'none'", "").replace(
     "script-src 'self'", "script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'"
-)
-# The calls of a page that is opened without answers.
-FIRST = (
-    ("read", {"text": ""}),
-    ("project", {"given": {}, "base": None}),
-    ("file", {"given": {}, "base": None, "path": "train.py"}),
 )
 # The files of the modules that the page's Python imports, beyond those of any Python here.
 IMPORTED = """
@@ -75,14 +70,8 @@ def main() -> int:
     for page in folder.glob("*.html"):
         text = page.read_text(encoding="utf-8")
         page.write_text(text.replace(charset, f"{charset}{policy}\n"), "utf-8")
-    answered = interface.start()
-    replies = {
-        f"{name} {json.dumps(arguments, separators=(',', ':'))}": json.loads(
-            str(answered.call(name, json.dumps(arguments)))
-        )
-        for name, arguments in FIRST
-    }
-    (folder / "first.json").write_text(json.dumps(replies), "utf-8")
+    (folder / "first.json").write_text(json.dumps(first()), "utf-8")
+    (folder / catalogue.FILE).write_text(catalogue.page(), "utf-8")
     unpack_pyodide(folder / "pyodide")
     with tempfile.TemporaryDirectory() as work:
         releases.prepare(Path(work) / "unpacked", Path(work) / "kept")
@@ -90,6 +79,23 @@ def main() -> int:
     (folder / "releases.zip").write_bytes(zipped(found))
     (folder / LAST).write_bytes(zipped(needed()))
     return 0
+
+
+def first() -> dict[str, object]:
+    """Return the replies to all calls of a page without answers, until its user answers.
+
+    The keys are the names of the calls and their arguments, as the page writes them.
+    """
+    page = interface.start()
+    none: dict[str, object] = {"given": {}, "base": None}
+    calls = [("read", {"text": ""}), ("project", none)]
+    calls += [("file", {**none, "path": file["path"]}) for file in page.project({})["files"]]
+    return {
+        f"{name} {json.dumps(arguments, separators=(',', ':'))}": json.loads(
+            str(page.call(name, json.dumps(arguments)))
+        )
+        for name, arguments in calls
+    }
 
 
 def needed() -> dict[str, Content]:
@@ -108,6 +114,7 @@ def needed() -> dict[str, Content]:
             files |= {
                 n: c for n, c in below(module.parent, module.parent.name) if n.endswith(".py")
             }
+    files["ddpgen/_docs/pitfalls.md"] = content(documents.folder() / "pitfalls.md")
     return files | dict(below(template_source.template_root(), "ddpgen/_template"))
 
 

@@ -22,8 +22,15 @@ ONE_WORKER = (
     "test_many_nodes.py",
     "test_pbs_lsf.py",
 )
-# They share what takes long to write, every distinct file of the product; or a browser.
-FILES = ("product/test_files.py", "clusters/test_files.py", "web/test_page.py")
+# They share what takes long to write, every distinct file of the product; or a browser, a server.
+FILES = (
+    "product/test_files.py",
+    "clusters/test_files.py",
+    "web/test_catalogue.py",
+    "web/test_interface.py",
+    "web/test_page.py",
+    "web/test_server.py",
+)
 # With few programs, what shares their ranks, or the server that these are forked from.
 FEW = ("test_programs.py", "test_equality.py")
 

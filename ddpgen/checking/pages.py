@@ -2,16 +2,15 @@
 
 from pathlib import Path
 
+from ddpgen import documents
 from ddpgen.checking import rules, suppressions
 from ddpgen.checking.registry import SEVERITIES
 from ddpgen.errors import DdpgenError, nearest, show
 
 
 def folder() -> Path:
-    """Where the pages are: in the installed package, or in the checkout that is worked on."""
-    package = Path(__file__).resolve().parent
-    packaged = package / "_pages"
-    return packaged if packaged.is_dir() else package.parents[1] / "docs" / "check"
+    """Where the pages are."""
+    return documents.folder() / "check"
 
 
 def ids() -> list[str]:

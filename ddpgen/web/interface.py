@@ -15,7 +15,7 @@ from ddpgen.asking.known import PROJECT_NAME
 from ddpgen.errors import DdpgenError
 from ddpgen.fetching import template_source
 from ddpgen.rendering.texts import File, Template
-from ddpgen.web import address, archive, difference, reading
+from ddpgen.web import address, archive, catalogue, difference, reading
 from ddpgen.web.reading import Given, Reading, Reply
 from ddpgen.web.updates import Updates
 
@@ -95,11 +95,13 @@ class Interface:
         }
 
     def file(self, given: Given, path: str, base: Given | None = None) -> Reply:
-        """Return the lines of a file, each with its mark: kept, new or gone."""
+        """Return the lines of a file, each with its mark, and the pitfalls that lines prevent."""
         project = self._files(self._reading(given))
         before = project if base is None else self._files(self._reading(base))
-        texts = [files[path].text if path in files else "" for files in (before, project)]
-        return {"path": path, "rows": difference.rows(*texts)}
+        old, new = (files[path].text if path in files else "" for files in (before, project))
+        texts = {name: file.text for name, file in project.items()}
+        why = catalogue.why(path, new, texts)
+        return {"path": path, "rows": difference.rows(old, new), "why": why}
 
     def cost(self, given: Given, other: Given) -> Reply:
         """Return what other answers would change, in files and lines, or why they cannot be."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Thread
 
 from ddpgen.errors import DdpgenError
-from ddpgen.web import interface
+from ddpgen.web import catalogue, interface
 
 HOST = "127.0.0.1"
 MOST = 1_000_000  # bytes of a call
@@ -25,6 +25,7 @@ TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
+    ".json": "application/json",
 }
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; "
@@ -73,6 +74,7 @@ class Server(ThreadingHTTPServer):
         self.interface = page
         self.token = secrets.token_urlsafe(16)
         self.files = {path.name: path.read_bytes() for path in PAGE.iterdir() if path.is_file()}
+        self.files[catalogue.FILE] = catalogue.page().encode()
         super().__init__((HOST, port), _Handler)
 
     def handle_error(self, request: object, client_address: object) -> None:

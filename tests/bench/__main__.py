@@ -4,6 +4,7 @@
     python -m bench --quick            a minute, one case, to see that it works; writes build/bench
     python -m bench --only mlp gpt     these cases; the others keep the figures of the last run
     python -m bench --only "own tests" how long the tests of generated projects take
+    python -m bench --only answers     how soon the page of ddpgen web answers
     python -m bench --prepare cuda     only generate the projects, for a machine without ddpgen
 
 It needs torch; sides whose libraries are missing are left out, and the page says so.
@@ -26,7 +27,7 @@ from typing import Any
 
 import torch
 
-from bench import cases, commands, own_tests, page, tree
+from bench import answering, cases, commands, own_tests, page, tree
 from bench.cases import Case
 from bench.commands import ROOT
 
@@ -147,7 +148,7 @@ def main() -> int:
     path = folder / "bench.json"
     results = json.loads(path.read_text()) if path.exists() else {}
     before = results.get(kind, {}).get("cases", []) if arguments.only else []
-    none = {"commands": {}, "no_commands": "not measured", "own tests": {}}
+    none = {"commands": {}, "no_commands": "not measured", "own tests": {}, "answers": {}}
     device = results[kind] = none | results.get(kind, {}) | machine(kind) | {"cases": before}
     for case in chosen:
         print(f"{case.name}: {case.words}", flush=True)
@@ -162,6 +163,11 @@ def main() -> int:
     if not arguments.quick and arguments.only in ([], [own_tests.NAME]):
         print(f"{own_tests.NAME} of generated projects", flush=True)
         device["own tests"] = rounded(own_tests.measure(BUILD))
+        store(results, path)
+    if arguments.only in ([], [answering.NAME]):
+        print("the page of ddpgen web", flush=True)
+        times, device["no_answers"] = answering.measure(BUILD, 1 if arguments.quick else 5)
+        device[answering.NAME] = rounded(times)
         store(results, path)
     page.write(results, folder)
     print(f"{folder / 'bench.md'}")

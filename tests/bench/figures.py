@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bench import commands, own_tests
+from bench import answering, commands, own_tests
 
 Device = dict[str, Any]  # one device's part of bench.json
 RIVALS = ("accelerate", "lightning", "trainer")
@@ -135,6 +135,16 @@ def goals(device: Device) -> list[Goal]:
     ):
         measured = ratio(times[over], times[under]) if times else None
         found.append(at_most(words, measured, bound, device["no_commands"]))
+    answered = device.get(answering.NAME, {})
+    for words, name, bound in (
+        ("an answer's effect on the page of `ddpgen web` ≤ 0.1 s", answering.HERE, 0.1),
+        ("an answer's effect on the static page ≤ 0.1 s", answering.ANYWHERE, 0.1),
+        ("first file of the static page ≤ 5 s", answering.FIRST, 5.0),
+        ("first file of the static page, answers in its address ≤ 5 s", answering.FIRST_WITH, 5.0),
+    ):
+        middle = statistics.median(answered[name]) if name in answered else None
+        why = device.get("no_answers", "") or "not measured"
+        found.append(at_most(words, middle, bound, why))
     own = {name: max(values) for name, values in device["own tests"].items()}
     words = "own tests of the default project ≤ 30 s"
     found.append(at_most(words, own.get(own_tests.DEFAULT), 30, "not measured"))

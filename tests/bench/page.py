@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import commands, figures
+from bench import answering, commands, figures
 from bench.tree import Times
 
 SIDES = {
@@ -42,6 +42,11 @@ none, reads of tensors that would be on the device. Why it is done so:
 [decision 12](decisions/0012-side-by-side.md).
 
 Written by `make bench`; nothing here was typed by hand. All figures: [bench.json](bench.json).
+"""
+PAGE = """In Chromium: from a click on a choice of the page of `ddpgen web` until its effect is
+drawn, with all differences and the open file; and until a fresh profile shows the first file of
+the static page, where Python runs in the browser.
+
 """
 # What renders projects has a description, not a command, for its name.
 COMMANDS = (commands.HELP, commands.BARE, commands.NEW, commands.COPY)
@@ -82,6 +87,8 @@ def section(kind: str, device: figures.Device) -> str:
         text += "### Accumulation\n\n" + accumulating(several)
     if device["commands"]:
         text += "### The generator\n\n" + generating(device["commands"])
+    if answers := device.get(answering.NAME):
+        text += "### The page\n\n" + PAGE + answered(answers)
     if device["own tests"]:
         text += "### Own tests of generated projects\n\n" + owning(device["own tests"])
     return text
@@ -201,6 +208,20 @@ def generating(times: dict[str, list[float]]) -> str:
     both = ((commands.HELP, commands.BARE), (commands.NEW, commands.COPY))
     found = [f"`{a}` / `{b}`: {figures.ratio(times[a], times[b])}" for a, b in both]
     return table(["", "median", "per second"], rows) + ", ".join(found) + ".\n"
+
+
+def answered(times: Times) -> str:
+    """How soon the page shows something, in Chromium."""
+    rows = []
+    for name, values in times.items():
+        low, middle, high = (f"{1000 * quantile:.0f}" for quantile in quartiles(values))
+        rows.append([name, str(len(values)), f"{middle} ms ({low}…{high})"])
+    return table(["", "tried", "median, quartiles"], rows)
+
+
+def quartiles(values: Sequence[float]) -> list[float]:
+    """Return the quartiles, of a single value too."""
+    return statistics.quantiles(values, method="inclusive") if len(values) > 1 else [*values] * 3
 
 
 def owning(times: Times) -> str:

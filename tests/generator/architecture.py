@@ -24,10 +24,10 @@ LAYERS = [
     ["asking"],
     ["fetching"],
     ["renaming"],
-    ["errors", "origin", "__init__"],
+    ["documents", "errors", "origin", "__init__"],
 ]
 # The checker knows nothing of templates; of projects the checker knows what was renamed in them.
-APART = ("checking", ["renaming", "errors", "origin", "__init__"])
+APART = ("checking", ["renaming", "documents", "errors", "origin", "__init__"])
 
 
 @cache
@@ -113,7 +113,7 @@ def drawing() -> str:
         below = [n for layer in LAYERS[:-1] for n in layer if n in used.get(name, set()) - {name}]
         arrows = f"-> {', '.join(map(_label, below))}" if below else ""
         lines.append(f"{_label(name):24}{arrows}".rstrip())
-    lines += ["", "errors.py, origin.py    import none of them", "```", ""]
+    lines += ["", "documents.py, errors.py, origin.py    import none of them", "```", ""]
     for folder in filter(_is_folder, (*others, *apart)):
         lines += [
             f"**`{folder}/`** {_purpose(folder)}.",

@@ -5,19 +5,23 @@ imports resolve and types meet. Launch files have options of their own: tests/cl
 """
 
 import ast
+import io
 import os
 import re
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
 from jinja2 import meta
 from rendering import compile_once
 
+from ddpgen.asking.answers import as_text
 from ddpgen.asking.question import Answers, Value
 from ddpgen.rendering.render import files_of, render
+from ddpgen.web.interface import Interface
 from product import programs, template
 from product.combinations import combinations, cover, identifier
 from product.joined import Joined
@@ -78,6 +82,27 @@ def test_files_put_together_are_those_that_copier_renders(tmp_path: Path) -> Non
                 assert (folder / path).read_bytes() == file.text.encode(), path
                 assert os.access(folder / path, os.X_OK) == file.executable, path
                 assert content.get(path, file.text) == file.text, path
+            assert unpacked(packed(answers)) == {
+                path: (f.text, f.executable) for path, f in whole.items()
+            }
+
+
+def packed(answers: Answers) -> bytes:
+    """The zip that the page gives: byte for byte what is written, too."""
+    texts = {name: as_text(value) for name, value in answers.items()}
+    return Interface(template.TEXTS).archive(texts)
+
+
+def unpacked(content: bytes) -> dict[str, tuple[str, bool]]:
+    """Text and run bit of each file."""
+    with zipfile.ZipFile(io.BytesIO(content)) as found:
+        return {
+            entry.filename.partition("/")[2]: (
+                found.read(entry).decode(),
+                bool(entry.external_attr >> 16 & 0o100),
+            )
+            for entry in found.infolist()
+        }
 
 
 def test_python_files_are_valid_and_carry_no_suppressions(python: list[Path]) -> None:

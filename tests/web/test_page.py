@@ -1,6 +1,7 @@
 """The page in a real Chromium: choose, see what changes, take the project away."""
 
 import io
+import math
 import os
 import re
 import shutil
@@ -14,10 +15,12 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from generator.program import ddpgen
 from playwright.sync_api import Browser, Page, expect
+from product import training
 
 from ddpgen.rendering.render import files_of
 from ddpgen.rendering.versions import Versions
 from ddpgen.web import interface
+from ddpgen.web.catalogue import rows
 from web.browser import CHROMIUM, chromium, served, static
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")
@@ -61,6 +64,7 @@ def visit(browser: Browser, address: str) -> Iterator[Open]:
         scheme: str = "light",
         address: str = address,
         place: str = "",
+        held: str = "",
     ) -> Page:
         context = browser.new_context(
             viewport={"width": width, "height": 900},
@@ -68,6 +72,8 @@ def visit(browser: Browser, address: str) -> Iterator[Open]:
             permissions=["clipboard-read", "clipboard-write"],
         )
         contexts.append(context)
+        if held:
+            context.route(held, lambda _: None)  # is asked for, and never comes
         page = context.new_page()
         page.on("console", lambda message: wrong.append(message.text))
         page.on("pageerror", lambda error: wrong.append(str(error)))
@@ -128,6 +134,18 @@ def test_choose_see_the_change_and_take_the_project_away(visit: Open, tmp_path: 
     for name, (content, mode) in found.items():
         assert content == (tmp_path / name).read_bytes(), name
         assert bool(mode & 0o100) == os.access(tmp_path / name, os.X_OK), name
+
+
+def test_project_that_was_taken_away_trains_on_two_processes(visit: Open, tmp_path: Path) -> None:
+    for name, (content, mode) in unpacked(download(visit())).items():
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+        file.chmod(mode)
+    overrides = ["run.name=run", "train.max_steps=4", "log.every_steps=1", "log.curve=false"]
+    rows = training.train(tmp_path / "my-project", 2, overrides)
+    assert [row["step"] for row in rows] == [1, 2, 3, 4, 4]  # the last is the evaluation
+    assert all(math.isfinite(loss) for loss in training.column(rows, "train_loss"))
 
 
 def test_refused_answer_is_explained_beside_until_another_one_allows_it(visit: Open) -> None:
@@ -211,6 +229,34 @@ def test_static_page_gives_the_same_without_any_request_once_python_is_there(
     expect(page.locator("#text .line.new").first).to_be_in_viewport()
     assert unpacked(download(page)) == unpacked(interface.start().archive(given))
     assert [url for url in asked if not url.startswith("blob:")] == []
+
+
+def test_lines_lead_to_the_pitfalls_that_they_prevent(visit: Open) -> None:
+    page = visit()
+    line = page.locator("#text .line", has_text="loading.prepare(cfg.data)")
+    with page.expect_popup() as opened:
+        line.get_by_role("link", name="D14: long preparation inside the timeout").click()
+    catalogue = opened.value
+    row = catalogue.locator("article.here")
+    expect(row).to_be_in_viewport()
+    expect(row).to_contain_text("before the process group exists")
+    expect(row.locator("pre").first).to_be_visible()
+    assert catalogue.locator("article").count() == len(rows())
+    assert Axe().run(catalogue).violations_count == 0
+    for fragment in ("G3", "%22onerror", "<img src=x onerror=alert(1)>"):
+        catalogue.evaluate("fragment => { location.hash = fragment; }", fragment)
+        expect(catalogue.locator("article.here")).to_have_id("G3")
+    catalogue.set_viewport_size({"width": 320, "height": 900})
+    assert catalogue.evaluate("document.documentElement.scrollWidth") == 320
+
+
+def test_static_page_shows_all_files_before_python_is_there(visit: Open, anywhere: str) -> None:
+    page = visit(address=anywhere, held="**/worker.js")
+    expect(page.locator("#loading")).to_be_visible()
+    for path in ("README.md", "engine/distributed.py"):
+        page.locator(f"#tree button[data-path='{path}']").click()
+        expect(page.locator("#path")).to_have_text(path)
+    expect(page.locator("#text .reason").first).to_be_visible()
 
 
 def test_updates_are_seen_for_two_versions_and_the_answers_of_a_project(

@@ -61,8 +61,8 @@ export function highlight(text, kind) {
 
 const NAMES = { " ": "kept", "+": "new", "-": "gone" };
 
-/** Return the rows of a file as elements, in one column or in two. */
-export function draw(path, rows, sides) {
+/** Return the rows of a file as elements, in one column or in two; `why` has the pitfalls that lines prevent, by number. */
+export function draw(path, rows, sides, why) {
   const kind = language(path);
   const lines = (mark) => {
     const text = rows.filter(([found]) => found !== mark).map(([, line]) => line);
@@ -75,7 +75,7 @@ export function draw(path, rows, sides) {
     const parts = mark === "-" ? before[old] : after[now];
     if (mark !== "+") old += 1;
     if (mark !== "-") now += 1;
-    return { mark, parts, number: mark === "-" ? old : now, old };
+    return { mark, parts, number: mark === "-" ? old : now, old, why: mark === "-" ? [] : why[now] ?? [] };
   });
   return sides && changed ? inTwo(cells) : inOne(cells);
 }
@@ -94,7 +94,7 @@ function inTwo(cells) {
   };
   for (const cell of cells) {
     if (cell.mark === " ") fill();
-    if (cell.mark !== "+") left.push(cell);
+    if (cell.mark !== "+") left.push({ ...cell, why: [] });
     if (cell.mark !== "-") right.push(cell);
   }
   fill();
@@ -106,10 +106,16 @@ function inTwo(cells) {
   return element("div", { class: "two" }, column(left, (cell) => cell.old), column(right, (cell) => cell.number));
 }
 
-function line({ mark, parts }, number) {
+/** The way from a line to the pitfall that the line prevents. */
+function reason([id, mistake]) {
+  const words = mistake.replaceAll("`", "");
+  return element("a", { class: "reason", href: `pitfalls.html#${id}`, target: "pitfalls", title: words, "aria-label": `${id}: ${words}`, text: id });
+}
+
+function line({ mark, parts, why }, number) {
   const code = element("code");
   for (const [style, text] of parts ?? []) code.append(style ? element("span", { class: style, text }) : text);
   code.append("\n");
   const sign = mark === " " ? "" : mark === "+" ? "+" : "−";
-  return element("div", { class: `line ${NAMES[mark]}` }, element("span", { class: "number", text: number, "data-sign": sign }), code);
+  return element("div", { class: `line ${NAMES[mark]}` }, element("span", { class: "number", text: number, "data-sign": sign }), code, ...why.map(reason));
 }

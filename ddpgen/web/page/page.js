@@ -100,9 +100,9 @@ function choose() {
 async function show(number = ++latest) {
   const { given, base, path } = state;
   drawTree(state.project.files, path, open);
-  const { rows } = await call("file", { given, base, path });
+  const { rows, why } = await call("file", { given, base, path });
   if (number !== latest) return;
-  showFile(path, rows);
+  showFile(path, rows, why);
 }
 
 function open(path) {

@@ -4,6 +4,7 @@ import { element, find } from "./dom.js";
 import { drawTree, sentence, toShow } from "./files.js";
 import { call } from "./transport.js";
 import { notice, showFile } from "./view.js";
+import { entries, list } from "./words.js";
 
 const state = { given: {}, files: [], path: "train.py" };
 let latest = 0;
@@ -30,26 +31,6 @@ async function show(number = ++latest) {
   drawTree(state.files, state.path, (path) => { state.path = path; show(); });
   const { rows } = await call("updated", { given: state.given, since: find("since").value, to: find("to").value, path: state.path });
   if (number === latest) showFile(state.path, rows);
-}
-
-const list = (texts) => element("ul", {}, ...texts.map((text) => element("li", {}, ...marked(text))));
-
-/** The entries of a changelog: paragraphs, and lists whose entries begin with "- ". */
-function entries(text) {
-  const found = [];
-  for (const part of text.trim().split(/\n\n+/)) {
-    if (/^ddpgen \d\S*$/.test(part)) continue; // the heading says it
-    const items = part.split(/^- /m);
-    if (items[0].trim()) found.push(element("p", {}, ...marked(items[0])));
-    if (items.length > 1) found.push(list(items.slice(1)));
-  }
-  return found;
-}
-
-/** A text of the changelog: what stands between backticks is code, and links are their words. */
-function marked(text) {
-  const words = text.trim().replace(/\s+/g, " ").replace(/\[([^\]]+)\]\([^)]*\)/g, "$1").split("`");
-  return words.map((part, index) => (index % 2 ? element("code", { text: part }) : part));
 }
 
 async function take(file) {

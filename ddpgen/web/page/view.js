@@ -5,15 +5,15 @@ import { element, find } from "./dom.js";
 import { walk } from "./files.js";
 import { ready } from "./transport.js";
 
-let open = null; // the path and the rows that are shown
+let open = null; // the path, the rows and the reasons that are shown
 let sides = false;
 
-/** Show a file, at its first change. */
-export function showFile(path, rows) {
-  open = { path, rows };
+/** Show a file, at its first change; `why` says which lines prevent a pitfall. */
+export function showFile(path, rows, why = {}) {
+  open = { path, rows, why };
   find("path").textContent = path;
   const text = find("text");
-  text.replaceChildren(draw(path, rows, sides));
+  text.replaceChildren(draw(path, rows, sides, why));
   const changed = rows.some(([mark]) => mark !== " ");
   find("moves").classList.toggle("on", changed);
   text.classList.toggle("whole", rows.every(([mark]) => mark !== " "));
@@ -46,7 +46,7 @@ find("next").addEventListener("click", () => jump(1));
 find("sides").addEventListener("click", () => {
   sides = !sides;
   find("sides").setAttribute("aria-pressed", String(sides));
-  if (open) showFile(open.path, open.rows);
+  if (open) showFile(open.path, open.rows, open.why);
 });
 find("notice-close").addEventListener("click", () => notice([]));
 
