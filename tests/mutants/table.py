@@ -152,7 +152,7 @@ MUTATIONS = [
     Mutation("D11", "a fixed port without launcher", "mlp", "engine/place.py",
         '"MASTER_PORT": "0"', '"MASTER_PORT": "29500"'),
     Mutation("D11", "a fixed port for local ranks", "mlp", "engine/distributed.py",
-        'rdzv_endpoint = "localhost:0"', 'rdzv_endpoint = "localhost:29400"'),
+        'rdzv_endpoint="localhost:0"', 'rdzv_endpoint="localhost:29400"'),
     Mutation("D12", "torchrun's variables are demanded", "mlp", "engine/place.py",
         "        text = os.environ.setdefault(name, value)\n",
         "        text = os.environ[name]\n"),

@@ -11,7 +11,7 @@ import torch
 
 import config
 from engine import checkpoint
-from support import processes
+from support import common, processes
 
 
 def save(run: Path, step: int) -> Path:
