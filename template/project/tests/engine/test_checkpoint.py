@@ -1,6 +1,5 @@
 """A fault of a file is named, and the last good file stays."""
 
-import itertools
 import os
 import signal
 import time
@@ -34,8 +33,7 @@ def test_rotation_keeps_what_was_just_written(tmp_path: Path) -> None:
 
 REASONS = {
     '{"format": 2}': "a newer program wrote it, in format 2",
-    "[]": "its manifest is damaged, or another program's",
-    '{"format": 1': "its manifest is damaged, or another program's",
+    **dict.fromkeys(["[]", '{"format": 1'], "its manifest is damaged, or another program's"),
     '{"format": 1, "sha256": "0"}': "its content is not what was written",
 }
 
@@ -57,7 +55,7 @@ def heard() -> list[str | bool]:
         signal.raise_signal(signal.Signals[name])
         names += [name] * stop()
         stop.received = False
-    common.replace(time, "monotonic", itertools.count(0, 25).__next__)
+    common.replace(time, "monotonic", iter(range(0, 100, 25)).__next__)
     minute = checkpoint.StopRequest(1.0)
     return [*names, minute(), minute(), minute()]
 
