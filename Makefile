@@ -43,7 +43,7 @@ demo: build/demo/.installed    ## generate a project, train it on two processes,
 	@$(BIN)/python tests/quality/summary.py build/demo/runs/demo
 
 .PHONY: test
-test: lint    ## everything: lint, types, generator, every variant, real training, real clusters
+test: lint $(VENV)/docs    ## everything: lint, types, generator, every variant, real training, real clusters
 	@if [[ $$(id -u) == 0 ]] && command -v apt-get >/dev/null; then tests/clusters/install.sh; tests/web/install.sh; fi
 	$(PYTEST) -rsR --reruns=1 --minutes=$(MINUTES) </dev/null
 
@@ -116,12 +116,12 @@ scale: $(VENV)/dev    ## count what ranks send in worlds of 4 to 64, ten minutes
 
 .PHONY: docs
 docs: $(VENV)/docs    ## build the documentation in site/
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "open site/index.html; with search: $(PYTHON) -m http.server --directory site"
 
 .PHONY: site
 site: $(VENV)/docs    ## the documentation, and beside it the page of `ddpgen web` as static files: site/try (needs npm)
-	@TRY=try NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@TRY=try NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@$(BIN)/python .ci/page.py site/try
 	@echo "put site/ on any web server; here: $(PYTHON) -m http.server --directory site"
 

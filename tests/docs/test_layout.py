@@ -70,9 +70,7 @@ def imports(path: str, text: str, files: set[str]) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("page", ["code/index.md", "decisions/0016-layout-of-a-project.md"])
-@pytest.mark.parametrize(
-    "answers", PROJECTS, ids=["default", "custom", "gpt", "causal-lm", "table"]
-)
+@pytest.mark.parametrize("answers", PROJECTS, ids=["default", "custom", "gpt", "texts", "table"])
 def test_imports_run_downwards(answers: Answers, page: str) -> None:
     """No file imports from a higher layer, and no two files import each other."""
     order = layers(page)
