@@ -255,8 +255,8 @@ def test_validation_predicts_each_token_once(tmp_path: Path) -> None:
     batch = val.__getitems__(list(range(len(val))))
     targets = batch.targets.flatten()
     tokens = torch.tensor(whole(val.tokens)[1:])
-    assert torch.equal(targets[: len(tokens)], tokens)
-    assert torch.all(targets[len(tokens) :] == data.IGNORE)
+    assert torch.equal(targets[: len(tokens)], tokens), "not each token is predicted once"
+    assert torch.all(targets[len(tokens) :] == data.IGNORE), "what fills up counts"
 
 
 def stream(folder: Path, rank: int, world: int, micro_batch: int) -> data.TokenStream:
@@ -287,7 +287,7 @@ def test_ranks_share_one_stream(tmp_path: Path) -> None:
     alone = joined(list(stream(tmp_path, 0, 1, 8)))
     ranks = [list(stream(tmp_path, rank, 2, 4)) for rank in (0, 1)]
     dealt = joined([batch for pair in zip(*ranks, strict=True) for batch in pair])
-    assert torch.equal(alone, dealt)
+    assert torch.equal(alone, dealt), "two ranks read other windows than one rank"
 
 
 def test_epochs_differ_and_what_fills_up_does_not_count(tmp_path: Path) -> None:
@@ -295,9 +295,9 @@ def test_epochs_differ_and_what_fills_up_does_not_count(tmp_path: Path) -> None:
     tokens = stream(tmp_path, 0, 1, 4)
     first = list(tokens)
     tokens.start(1, 0)
-    assert not torch.equal(joined(first), joined(list(tokens)))
+    assert not torch.equal(joined(first), joined(list(tokens))), "each epoch has the same windows"
     counts = torch.cat([data.counts(batch.targets).all(dim=1) for batch in first])
-    assert counts.tolist() == [True] * 125 + [False] * 3
+    assert counts.tolist() == [True] * 125 + [False] * 3, "what fills up counts"
 
 
 def test_output_has_the_tokens_that_there_are(tmp_path: Path, monkeypatch: Any) -> None:
