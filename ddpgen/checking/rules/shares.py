@@ -23,7 +23,6 @@ from ddpgen.checking.reading.values import (
     Binding,
     arguments,
     binding,
-    follows,
     mentions,
     parameter,
     results,
@@ -36,9 +35,6 @@ _WORLD = r"world|replicas|\bn_?(ranks|gpus|procs)\b|num_(ranks|gpus|proc)|size"
 _AGREED = r"broadcast(?!_buffers)|scatter|all_gather_object"
 _LISTS = ("os.listdir", "os.scandir", "os.walk", "glob.glob", "glob.iglob")
 _KEEPS_ORDER = ("list", "tuple", "map", "filter", "array", "enumerate", "tolist", "copy", "asarray")
-# How the ranks get their shares of a data set.
-_DEALS = r"DistributedSampler|split_dataset_by_node|\.shard\("
-_SAME_DATA = ("map", "filter", "select", "with_format", "remove_columns", "cast", "flatten")
 # True and False are answers about an order, None asks to look at where it comes from.
 Test = Callable[[Module, ast.expr], bool | None]
 
@@ -86,35 +82,6 @@ def share_of_own_order(module: Module) -> Iterator[ast.AST]:
     for node, whole in _shares(module):
         if on_ranks(module, node) and _comes_from(module, whole, _shuffled):
             yield node
-
-
-@rule(
-    "S3",
-    "each rank shuffles this data set by itself: the shares overlap, and some of it nobody sees",
-    "give all ranks one seed: shuffle(seed=seed)",
-)
-def hugging_face_order(module: Module) -> Iterator[ast.AST]:
-    for call in module.methods("shuffle"):
-        seed = keyword(call, "seed", 0) or keyword(call, "generator", 1)
-        if unpacks(call) or module.callees(call) or _agreed(module, call):
-            continue
-        unseeded = seed is None or (isinstance(seed, ast.Constant) and seed.value is None)
-        if not unseeded or not follows(module, receiver(call), _of_hugging_face):
-            continue
-        if on_ranks(module, call) and not guarded(module, call):
-            if module.program.says(_DEALS) and not commonly_seeded(module, "numpy"):
-                yield call
-
-
-def _of_hugging_face(module: Module, node: ast.expr) -> bool | ast.expr | None:
-    """Whether the datasets library has made a data set."""
-    if isinstance(node, ast.Subscript):
-        return node.value
-    if isinstance(node, ast.Call):
-        if re.match(r"datasets\.(load_|\w*Dataset)", module.name(node.func)):
-            return True
-        return receiver(node) if method_name(node) in _SAME_DATA else None
-    return None
 
 
 @rule(
