@@ -106,6 +106,8 @@ CASES += [
     ({"LOCAL_WORLD_SIZE": "2"}, "use 2 of 4 visible GPUs"),
     ({"LOCAL_WORLD_SIZE": "4"}, "trained"),
     ({"DEVICE": "cpu"}, "trained"),
+    # Ray Train sets all five. Of Ray's plain tasks no variable tells the number.
+    (WORLD | {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4", "RAY_JOB_ID": "01000000"}, "trained"),
 ]
 # In place of train.py: each case in turn, and what came of it.
 PROGRAM = """
