@@ -16,6 +16,7 @@ ALL = ("generated", "plain", "again", "accelerate", "lightning")
 # Sides that are another one, and what is changed in it.
 VARIANTS = {
     "again": "plain",  # nothing: what two equal loops differ by
+    "searched": "plain",  # DDP looks for parameters without a gradient, of which there are none
     "micro": "plain",  # neither reduction nor update
     "fixed": "generated",  # one batch all the time: nothing is loaded
     "uncounted": "generated",  # targets are counted, but not over all ranks
@@ -23,6 +24,7 @@ VARIANTS = {
     "unseeded": "generated",  # generators go on from step to step
     "bare": "generated",  # none of these three
 }
+SEARCHED = ("generated", "plain", "again", "searched")
 TAKEN_APART = ("generated", "plain", "again", "uncounted", "unlogged", "unseeded", "bare")
 
 
@@ -118,9 +120,14 @@ CPU = (
         ("model.width=512", "model.depth=3"), sides=("generated", "plain", "micro"),
         blocks=3, starts=3, evaluated=2, repeats=1, accumulate=8,
     ),
+    Case(
+        "unused", "DistilBERT, 64 tokens, 6 layers", "distilbert", 8,
+        ("data.length=64", "model.width=128", "model.layers=6"),
+        sides=SEARCHED, blocks=14, starts=3, evaluated=2, repeats=1,
+    ),
 )  # fmt: skip
 
-FED = (*ALL, "fixed")  # is the device ever without data?
+FED = (*ALL, "parallel", "fixed")  # is the device ever without data?
 CUDA = (
     Case("mlp", "MLP", "mlp", 64, amp="bf16", block=200, blocks=10),
     Case(
@@ -146,6 +153,10 @@ CUDA = (
         "accumulation", "MLP, 8 micro-batches", "mlp", 512,
         ("model.width=1024", "model.depth=6"), "bf16", ("generated", "plain", "micro"),
         blocks=8, evaluated=2, repeats=1, accumulate=8,
+    ),
+    Case(
+        "unused", "GPT-2 124 M, 1024 tokens", "gpt", 16, GPT2_TEXT, "bf16", SEARCHED,
+        blocks=8, evaluated=2, repeats=1,
     ),
 )  # fmt: skip
 

@@ -68,6 +68,11 @@ def accumulation(case: Any) -> Ratio:
     return ratio(ours, predicted)
 
 
+def search(case: Any) -> Ratio:
+    """Processor time of a step that looks for parameters without a gradient, over one without."""
+    return ratio(case["times"]["searched"]["processor"], case["times"]["plain"]["processor"])
+
+
 @dataclass(frozen=True)
 class Goal:
     """A promise, the figure that it is about, and whether it holds."""

@@ -17,6 +17,7 @@ SIDES = {
     "accelerate": "Accelerate",
     "lightning": "Lightning",
     "trainer": "HF Trainer",
+    "parallel": "DataParallel, one process",
 }
 PARTS = {
     "generated": "generated project",
@@ -85,6 +86,8 @@ def section(kind: str, device: figures.Device) -> str:
         text += prices(parts)
     if several := figures.case(device, "accumulation"):
         text += "### Accumulation\n\n" + accumulating(several)
+    if unused := figures.case(device, "unused"):
+        text += "### Parameters without a gradient\n\n" + searching(unused)
     if device["commands"]:
         text += "### The generator\n\n" + generating(device["commands"])
     if answers := device.get(answering.NAME):
@@ -195,6 +198,16 @@ def accumulating(case: Any) -> str:
         f"{case['words']}: a micro-step without reduction takes {micro}, a whole step of one "
         f"micro-batch {step}, the generated step of {case['accumulate']} micro-batches {ours}. "
         f"That is {figures.accumulation(case)} of what these two add up to.\n\n"
+    )
+
+
+def searching(case: Any) -> str:
+    """What `find_unused_parameters` costs where every parameter has a gradient."""
+    speed, again = (figures.speed(case, side, "plain") for side in ("searched", "again"))
+    return (
+        f"{case['words']}: with `find_unused_parameters=True`, DDP walks through the graph of each "
+        f"step. The plain loop then has {speed} of its speed, and {figures.search(case)} times its "
+        f"processor time; a second plain loop has {again} of the speed, by chance.\n\n"
     )
 
 

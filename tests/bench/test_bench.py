@@ -29,15 +29,19 @@ def test_generated_project_beside_plain_loop(tmp_path: Path) -> None:
     overrides = tree.task_of("plain", MLP, 1, project).overrides
     prepare = [sys.executable, "train.py", "--prepare-only", *overrides]
     subprocess.run(prepare, cwd=project, check=True)
-    sides = ["generated", "plain", "again", "bare"]
+    sides = ["generated", "plain", "again", "bare", "searched", "parallel"]
     times, failures = tree.measure(MLP, sides, project, 2, tmp_path / "runs")
     assert not failures, "\n".join(failures.values())
 
     wanted = dict.fromkeys(("block", "processor"), MLP.blocks)
     wanted |= dict.fromkeys(("evaluation", "save", "load"), MLP.repeats)
     wanted |= dict.fromkeys(("start-up", "first step", "memory", "reads"), 1)
+    # DataParallel only trains.
+    trained = {name: n for name, n in wanted.items() if name not in ("evaluation", "save", "load")}
     for side in sides:
-        assert {name: len(found) for name, found in times[side].items()} == wanted
+        expected = trained if side == "parallel" else wanted
+        assert {name: len(found) for name, found in times[side].items()} == expected
+    assert "times its processor time" in page.searching({"words": "MLP", "times": times})
     assert times["generated"]["reads"] == [0], "in the whole loop, between two log points"
 
     rows = rows_of_page({**times, "matmul": PRODUCTS}, tmp_path)

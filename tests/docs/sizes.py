@@ -3,6 +3,7 @@
 cd tests && ../.venv/bin/python -m docs.sizes
 """
 
+import json
 import os
 import re
 import subprocess
@@ -17,6 +18,16 @@ from docs.page import DOCS
 
 PAGE = DOCS / "howto/beyond.md"
 BEGIN, END = "<!-- written by tests/docs/sizes.py -->\n", "<!-- end -->"
+WORTH = ("<!-- worth: written by tests/docs/sizes.py -->\n", "<!-- end of worth -->\n")
+# Runs of docs/scaling.json: what they differ by, and their names there.
+RUNS = (
+    ("500 Mbit/s", "cables", "2 ranks, 500 Mbit/s, 1 MiB buckets, width 512"),
+    ("500 Mbit/s, half the width", "cables", "width 256"),
+    ("500 Mbit/s, four times the samples", "cables", "four times the samples"),
+    ("500 Mbit/s, gradients as bfloat16", "cables", "bfloat16 travels"),
+    ("500 Mbit/s, twice the ranks", "cables", "4 ranks"),
+    ("inside one machine", "loopback", "2 ranks, loopback, 1 MiB buckets, width 512"),
+)
 # GPT-2, GPT-2 XL, and a model of LLaMA's width and depth: width, layers, heads.
 MODELS = {"124 M": (768, 12, 12), "1.5 B": (1600, 48, 25), "7 B": (4096, 32, 32)}
 GIB = (24, 80, 141)
@@ -74,13 +85,31 @@ def table(folder: Path) -> str:
     return head + "".join(row(m, lever, folder) for m in MODELS for lever in LEVERS)
 
 
+def worth() -> str:
+    """What ranks do together beside one that is alone, as `make scaling` has measured it."""
+    measured = json.loads((DOCS / "scaling.json").read_text(encoding="utf-8"))
+    lines = "| network | ranks | of a step waits | the work of one rank, times |\n"
+    lines += "|---|---|---|---|\n"
+    for network, kind, words in RUNS:
+        (run,) = (run for run in measured[kind] if run["words"] == words)
+        waits = 1 - run["alone"] / run["measured"]
+        times = run["ranks"] * run["alone"] / run["measured"]
+        lines += f"| {network} | {run['ranks']} | {waits:.0%} | {times:.2f} |\n"
+    return lines
+
+
+def put(text: str, begin: str, end: str, found: str) -> str:
+    """The page with another text between two marks."""
+    before, _, rest = text.partition(begin)
+    return f"{before}{begin}{found}{end}{rest.partition(end)[2]}"
+
+
 def main() -> None:
     """Compute, and write the page."""
     with tempfile.TemporaryDirectory() as folder:
         found = table(Path(folder))
-    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    PAGE.write_text(f"{before}{BEGIN}{found}{END}{after}", encoding="utf-8")
+    text = put(PAGE.read_text(encoding="utf-8"), BEGIN, END, found)
+    PAGE.write_text(put(text, *WORTH, worth()), encoding="utf-8")
 
 
 if __name__ == "__main__":

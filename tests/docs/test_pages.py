@@ -14,6 +14,7 @@ EFFECTS = {
     "tutorial/first-change.md": ["my-project/runs/killed/curve.png"],
     "tutorial/first-cluster.md": ["my-project/launch_slurm/slurm.sbatch"],
     "howto/browser.md": ["my-vision/launch/slurm.sbatch", "my-net/train.py"],
+    "howto/by-hand.md": ["my-pair/launch/node.sh"],
     "howto/classify-texts.md": ["my-topics/runs/first/curve.png"],
     "howto/commit.md": ["my-project/.pre-commit-config.yaml"],
     "howto/fewer-gpus.md": ["my-run/runs/first/curve.png"],
@@ -24,6 +25,7 @@ EFFECTS = {
     "howto/images.md": ["my-images/runs/first/curve.png"],
     "howto/memory.md": ["my-gpt/large.toml"],
     "howto/own-model.md": ["my-signals/runs/first/curve.png"],
+    "howto/shards.md": ["my-shards/runs/first/curve.png", "my-shards/data/shards/index.json"],
     "howto/slow.md": ["my-run/scaling.png", "my-run/runs/look/profile.txt"],
     "howto/slurm.md": ["my-project/launch_slurm/slurm.sbatch"],
     "howto/table.md": ["my-table/runs/rent/curve.png", "my-table/runs/dear/curve.png"],
@@ -33,7 +35,8 @@ EFFECTS = {
     "howto/weeks.md": ["my-weeks/runs/first/config.toml"],
 }
 LISTS = ["howto/beyond.md", "howto/index.md", "howto/troubleshooting.md"]  # to other pages
-NOT_RUN = {"asks in a terminal"}  # reasons for which a page may pass a block over
+# Reasons for which a page may pass a block over.
+NOT_RUN = {"asks in a terminal", "on two hosts, by tests/clusters/test_by_hand.py"}
 
 
 def name(path: Path) -> str:

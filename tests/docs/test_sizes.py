@@ -11,3 +11,9 @@ def test_page_has_what_the_tool_counts(tmp_path: Path) -> None:
     for model in sizes.MODELS:
         assert all(f"| {model} | {lever} | " in text for lever in sizes.LEVERS)
     assert sizes.row("124 M", "micro-batch of 1", tmp_path) in text
+
+
+def test_page_has_what_ranks_do_together() -> None:
+    """As `make scaling` has measured it."""
+    begin, end = sizes.WORTH
+    assert f"{begin}{sizes.worth()}{end}" in sizes.PAGE.read_text(encoding="utf-8")

@@ -106,6 +106,11 @@ CASES += [
     ({"LOCAL_WORLD_SIZE": "2"}, "use 2 of 4 visible GPUs"),
     ({"LOCAL_WORLD_SIZE": "4"}, "trained"),
     ({"DEVICE": "cpu"}, "trained"),
+    # Ray Train sets all five. Of Ray's plain tasks no variable tells the number.
+    (
+        WORLD | {"WORLD_SIZE": "1", "MASTER_PORT": "0", "DEVICE": "cpu", "RAY_JOB_ID": "1"},
+        "trained",
+    ),
 ]
 # In place of train.py: each case in turn, and what came of it.
 PROGRAM = """

@@ -1,6 +1,7 @@
 """(b) The plainest loop that trains the same: what one writes by hand after the tutorial.
 
-As variant "micro" it only goes forward and backward, without reduction and update.
+As variant "micro" it only goes forward and backward, without reduction and update; as "searched"
+DDP looks for parameters without a gradient in each step.
 """
 
 import os
@@ -68,6 +69,7 @@ def main() -> None:
         parts.model.to(device),
         device_ids=[device] if cuda else None,
         gradient_as_bucket_view=True,
+        find_unused_parameters=task.variant == "searched",
     )
     optimizer = parts.optimizer()
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, parts.schedule(task.steps))

@@ -49,7 +49,7 @@ class Windows(Dataset[Any]):
 
     def __init__(self, split: Any) -> None:
         self.split = split
-        self.tokens = split.tokens.open()
+        self.tokens = split.tokens
         places = len(self.tokens) - split.window
         generator = torch.Generator().manual_seed(0)
         self.starts = torch.randint(places, (len(split),), generator=generator)
@@ -59,7 +59,7 @@ class Windows(Dataset[Any]):
 
     def __getitems__(self, indices: list[int]) -> Any:
         starts = self.starts[torch.tensor(indices)]
-        return data.cut(self.tokens, starts, self.split.shape, self.split.window)
+        return data.cut(self.tokens, starts, self.split.window)
 
 
 def sized(splits: Any, task: Task) -> Any:
