@@ -174,7 +174,11 @@ def test_questions_say_what_a_choice_costs_and_go_back_to_the_default(visit: Ope
 def test_file_that_is_opened_while_an_answer_is_on_its_way_leaves_the_answer(visit: Open) -> None:
     page = visit()
     held: list[Route] = []
-    page.route("**/project", held.append)
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/project", hold)
     page.locator("#amp-fp16").check()
     page.locator("#tree button[data-path='steps.py']").click()
     expect(page.locator("#path")).to_have_text("steps.py")
