@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from product import template
 
-from bench import cases, figures, own_tests, page, tree
+from bench import answering, cases, figures, own_tests, page, tree
 
 MLP = dataclasses.replace(cases.quick(cases.CPU[0]), blocks=2)
 PRODUCTS = {
@@ -68,10 +68,14 @@ def rows_of_page(times: dict[str, Any], folder: Path) -> list[str]:
     machine = {"device": "a CPU", "cores": 2, "versions": {"torch": "2"}}
     device = {**machine, "cases": [case], "commands": {}, "no_commands": "not tried"}
     device["own tests"] = {own_tests.DEFAULT: [31.0]}
+    device["answers"] = {answering.HERE: [0.03, 0.05], answering.ANYWHERE: [0.2]}
     page.write(json.loads(json.dumps({"cpu": device})), folder)
     text = (folder / "bench.md").read_text(encoding="utf-8")
     assert "| no GPU in this run | not measured |" in text
     assert "own tests of the default project ≤ 30 s | 31.00 | **not met** |" in text
+    assert "the page of `ddpgen web` ≤ 0.1 s | 0.04 | met |" in text
+    assert "the static page ≤ 0.1 s | 0.20 | **not met** |" in text
+    assert "| an answer, `ddpgen web` | 2 | 40 ms (35…45) |" in text
     return [line for line in text.splitlines() if line.startswith("| plain loop |")]
 
 

@@ -25,6 +25,7 @@ def main() -> None:
             page = context.new_page()
             page.goto(f"{program.address}#model=resnet&clusters=local,slurm&nodes=2")
             page.locator("#amp-fp16").check()
+            expect(page.locator("#change-text")).to_contain_text("fp16")
             page.locator("#tree button", has_text="steps.py").first.click()
             expect(page.locator("#path")).to_have_text("steps.py")
             costs = page.locator("fieldset", has_text="Automatic mixed").locator(".cost")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from generator.program import ddpgen
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 from product import training
 
 from ddpgen.rendering.render import files_of
@@ -169,6 +169,21 @@ def test_questions_say_what_a_choice_costs_and_go_back_to_the_default(visit: Ope
     question.get_by_role("button", name="back to the default").click()
     expect(page.locator("#command")).to_have_text("ddpgen new my-project --defaults")
     assert page.locator("#amp-bf16").is_checked()
+
+
+def test_file_that_is_opened_while_an_answer_is_on_its_way_leaves_the_answer(visit: Open) -> None:
+    page = visit()
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/project", hold)
+    page.locator("#amp-fp16").check()
+    page.locator("#tree button[data-path='steps.py']").click()
+    expect(page.locator("#path")).to_have_text("steps.py")
+    held[0].continue_()
+    expect(page.locator("#command")).to_contain_text("amp=fp16")
 
 
 def test_two_choices_are_compared_side_by_side(visit: Open) -> None:

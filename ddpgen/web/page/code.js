@@ -117,5 +117,5 @@ function line({ mark, parts, why }, number) {
   for (const [style, text] of parts ?? []) code.append(style ? element("span", { class: style, text }) : text);
   code.append("\n");
   const sign = mark === " " ? "" : mark === "+" ? "+" : "−";
-  return element("div", { class: `line ${NAMES[mark]}` }, element("span", { class: "number", text: number, "data-sign": sign }), code, ...why.map(reason));
+  return element("div", { class: `line ${NAMES[mark]}` }, element("span", { class: "number", text: number, "data-sign": sign }), code, ...(why.length ? [element("span", { class: "reasons" }, ...why.map(reason))] : []));
 }

@@ -19,6 +19,7 @@ const state = {
   project: null,
 };
 let latest = 0; // the number of the latest change: replies to earlier ones are not drawn
+let opened = 0; // the same for the file that is shown
 
 /** Ask Python for the project of the current answers, and draw it. */
 async function refresh() {
@@ -33,7 +34,7 @@ async function refresh() {
   drawCommand();
   drawChange();
   choose();
-  await show(number);
+  await show();
 }
 
 /** Answer a question, or take an answer back with null; a text may come letter by letter. */
@@ -97,11 +98,12 @@ function choose() {
   state.path = toShow(state.project.files, state.path, MAIN);
 }
 
-async function show(number = ++latest) {
+async function show() {
+  const number = ++opened;
   const { given, base, path } = state;
   drawTree(state.project.files, path, open);
   const { rows, why } = await call("file", { given, base, path });
-  if (number !== latest) return;
+  if (number !== opened) return;
   showFile(path, rows, why);
 }
 

@@ -7,7 +7,8 @@ import { notice, showFile } from "./view.js";
 import { entries, list } from "./words.js";
 
 const state = { given: {}, files: [], path: "train.py" };
-let latest = 0;
+let latest = 0; // the number of the latest choice of versions: replies to earlier ones are not drawn
+let opened = 0; // the same for the file that is shown
 
 async function refresh() {
   const number = ++latest;
@@ -24,13 +25,14 @@ async function refresh() {
     ...(reply.answers.length ? [element("h2", { text: "Answers" }), list(reply.answers)] : []),
     ...reply.notes.reverse().flatMap(({ version, text }) => [element("h2", { text: version }), ...entries(text)]),
   );
-  await show(number);
+  await show();
 }
 
-async function show(number = ++latest) {
+async function show() {
+  const number = ++opened;
   drawTree(state.files, state.path, (path) => { state.path = path; show(); });
   const { rows } = await call("updated", { given: state.given, since: find("since").value, to: find("to").value, path: state.path });
-  if (number === latest) showFile(state.path, rows);
+  if (number === opened) showFile(state.path, rows);
 }
 
 async function take(file) {
