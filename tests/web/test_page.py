@@ -111,7 +111,7 @@ def test_choose_see_the_change_and_take_the_project_away(visit: Open, tmp_path: 
     before = page.locator("#numbers").inner_text()
     choose(page, "model", "resnet")
     expect(page.locator("#change-text")).to_contain_text("model: mlp → resnet")
-    expect(page.locator("#tree button.changed", has_text="model.py")).to_be_visible()
+    expect(page.locator("#tree button.changed[data-path='model.py']")).to_be_visible()
     expect(page.locator("#text .line.new").first).to_be_in_viewport()
     assert page.locator("#numbers").inner_text() != before
     choose(page, "clusters", "slurm")

@@ -51,7 +51,7 @@ def split_by_each_rank(module: Module) -> Iterator[ast.AST]:
         ):
             continue
         seed, kind = _seed_of_split(module, call, name)
-        if not kind or unpacks(call) or agreed(module, call) or not on_ranks(module, call):
+        if not kind or unpacks(call) or _agreed(module, call) or not on_ranks(module, call):
             continue
         given = seed is not None and not (isinstance(seed, ast.Constant) and constant(seed) is None)
         own = seed is not None and given and mentions(module, seed, OWN)
@@ -180,10 +180,10 @@ def _added(module: Module, node: ast.expr, found: Binding) -> Iterator[ast.expr]
 def _ordered(module: Module, node: ast.expr) -> bool:
     """Whether a list is sorted in place, or made the same on all ranks."""
     sorts = re.search(rf"\b{re.escape(source(node))}\.sort\(", module.text)
-    return sorts is not None or agreed(module, node)
+    return sorts is not None or _agreed(module, node)
 
 
-def agreed(module: Module, node: ast.AST) -> bool:
+def _agreed(module: Module, node: ast.AST) -> bool:
     return matches(module.scope(node), _AGREED)
 
 

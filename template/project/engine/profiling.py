@@ -89,10 +89,10 @@ class Recorder:
             torch.cuda.synchronize(self.process.device)  # wait for the last step's kernels
         self.profile.stop()
         if isinstance(self.profile, profile):
-            self.write(self.profile)
+            self.leave(self.profile)
         self.profile = None
 
-    def write(self, recorded: profile) -> None:
+    def leave(self, recorded: profile) -> None:
         """The trace of this rank, and on rank 0 the summary."""
         recorded.export_chrome_trace(str(self.folder / f"trace_rank{self.process.rank}.json.gz"))
         if self.process.is_main:
