@@ -219,6 +219,7 @@ def test_nothing_for_a_shell_gets_into_an_answer(text: str) -> None:
     """Every option that takes free text, where it applies."""
     questionnaire = questions.load()
     base: Answers = {"clusters": sorted(SCRIPTS), "nodes": 2, "container": "apptainer"}
+    base["network"] = "infiniband"
     free = [q for q in questionnaire.questions.values() if q.type == "str" and not q.choices]
     names = [question.name for question in free if not question.computed]
     assert len(names) > 5
