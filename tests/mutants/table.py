@@ -595,6 +595,8 @@ MUTATIONS = [
     Mutation("G15", "each rank judges its own loss", "watch", "engine/watch/spikes.py",
         "distributed.sum_over_ranks(state.loss.clone()) / state", "state.loss / state",
         check=SPIKES),
+    Mutation("G15", "the count of targets is the checkpoint's after going back", "watch",
+        "engine/watch/spikes.py", "        state.target_count.copy_(count)\n", "", check=SPIKES),
     Mutation("G16", "skipped steps never end the run", "watch", "engine/watch/spikes.py",
         "        if longest >= self.cfg.most_skipped:\n", "        if False:\n", check=SPIKES),
     Mutation("G16", "skipped steps add up over the whole run", "watch", "engine/watch/spikes.py",
