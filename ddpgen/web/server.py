@@ -14,6 +14,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 from ddpgen.errors import DdpgenError
 from ddpgen.web import catalogue, interface
@@ -77,10 +78,10 @@ class Server(ThreadingHTTPServer):
         self.files[catalogue.FILE] = catalogue.page().encode()
         super().__init__((HOST, port), _Handler)
 
-    def handle_error(self, request: object, client_address: object) -> None:
+    def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of a browser that has gone away; anything else is a mistake of this file."""
         if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)  # type: ignore[arg-type]
+            super().handle_error(request, client_address)
 
     @property
     def origins(self) -> list[str]:

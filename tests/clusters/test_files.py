@@ -186,6 +186,18 @@ def test_gpus_reach_containers(
     assert bool(said.stdout.strip()) == (vendor == "amd")
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [({"network": "efa"}, "network"), ({"clusters": ["ssh", "skypilot"]}, "skypilot")],
+)
+def test_amd_gpus_are_refused_where_files_are_for_others(
+    given: questions.Answers, words: str
+) -> None:
+    given = {"clusters": ["slurm"], "nodes": 2, "gpu_vendor": "amd", **given}
+    states = {s.question.name: s for s in questions.load().evaluate(given)}
+    assert words in states["gpu_vendor"].problem
+
+
 def test_longest_shell_file_is_short(scripts: list[Path]) -> None:
     """The one of projects for one machine holds what others have in files of their own."""
     lengths = {path: len(path.read_text().splitlines()) for path in scripts}

@@ -150,7 +150,7 @@ def _take_files(files: list[int], numbers: list[int]) -> None:
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         stream: Any = None
         if number in numbers:
-            stream = open(  # noqa: SIM115
+            stream = os.fdopen(
                 number,
                 "r" if number == 0 else "w",
                 buffering=1 if number == 2 else -1,

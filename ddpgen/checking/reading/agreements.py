@@ -6,6 +6,8 @@ from ddpgen.checking.reading.expressions import matches
 from ddpgen.checking.reading.programs import Module
 
 AGREES = r"reduce(?!_?lr)|gather|broadcast(?!_buffers)|over_ranks|across|sync_(?!batch)"
+# By which all ranks get what a rank has drawn.
+GIVES = r"broadcast(?!_buffers)|scatter|all_gather_object"
 _DEPTH = 3
 
 

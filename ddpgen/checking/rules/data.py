@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.reading.agreements import GIVES
 from ddpgen.checking.reading.callers import on_ranks
 from ddpgen.checking.reading.expressions import (
     constant,
@@ -21,8 +22,7 @@ from ddpgen.checking.reading.seeds import commonly_seeded
 from ddpgen.checking.reading.values import follows, mentions
 from ddpgen.checking.registry import rule
 
-# How ranks get the same order of a data set, and their shares of it.
-_AGREED = r"broadcast(?!_buffers)|scatter|all_gather_object"
+# How ranks get their shares of a data set.
 _DEALS = r"DistributedSampler|split_dataset_by_node|\.shard\("
 _SAME_DATA = ("map", "filter", "select", "with_format", "remove_columns", "cast", "flatten")
 _EVEN = r"//|%|drop_last|pad"
@@ -122,7 +122,7 @@ def padding_counted(module: Module) -> Iterator[ast.AST]:
 def hugging_face_order(module: Module) -> Iterator[ast.AST]:
     for call in module.methods("shuffle"):
         seed = keyword(call, "seed", 0) or keyword(call, "generator", 1)
-        if unpacks(call) or module.callees(call) or matches(module.scope(call), _AGREED):
+        if unpacks(call) or module.callees(call) or matches(module.scope(call), GIVES):
             continue
         unseeded = seed is None or (isinstance(seed, ast.Constant) and seed.value is None)
         if not unseeded or not follows(module, receiver(call), _of_hugging_face):

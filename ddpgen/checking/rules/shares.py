@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 
+from ddpgen.checking.reading.agreements import GIVES
 from ddpgen.checking.reading.callers import on_ranks
 from ddpgen.checking.reading.expressions import (
     constant,
@@ -32,7 +33,6 @@ from ddpgen.checking.registry import WARNING, rule
 
 DEPTH = 5
 _WORLD = r"world|replicas|\bn_?(ranks|gpus|procs)\b|num_(ranks|gpus|proc)|size"
-_AGREED = r"broadcast(?!_buffers)|scatter|all_gather_object"
 _LISTS = ("os.listdir", "os.scandir", "os.walk", "glob.glob", "glob.iglob")
 _KEEPS_ORDER = ("list", "tuple", "map", "filter", "array", "enumerate", "tolist", "copy", "asarray")
 # True and False are answers about an order, None asks to look at where it comes from.
@@ -184,7 +184,7 @@ def _ordered(module: Module, node: ast.expr) -> bool:
 
 
 def _agreed(module: Module, node: ast.AST) -> bool:
-    return matches(module.scope(node), _AGREED)
+    return matches(module.scope(node), GIVES)
 
 
 def _listed(module: Module, node: ast.expr) -> bool | None:
