@@ -13,6 +13,7 @@ from torch.distributed.run import get_args_parser
 
 from ddpgen import checking
 from ddpgen.asking import questions
+from ddpgen.asking.question import Answers
 from tests.clusters import variants
 
 DATA = Path(checking.__file__).with_name("data")
@@ -141,7 +142,7 @@ FINE = {("a b", "modules"), ("a|b", "constraint")}
 @pytest.mark.parametrize("name", TEXTS)
 @pytest.mark.parametrize("value", HOSTILE)
 def test_answers_that_a_shell_would_interpret_are_refused(name: str, value: str) -> None:
-    given: questions.Answers = {"clusters": variants.ALL, "nodes": 2, "network": "infiniband"}
+    given: Answers = {"clusters": variants.ALL, "nodes": 2, "network": "infiniband"}
     given[name] = value
     state = next(s for s in questions.load().evaluate(given) if s.question.name == name)
     assert state.active
@@ -191,7 +192,7 @@ def test_gpus_reach_containers(
     [({"network": "efa"}, "network"), ({"clusters": ["ssh", "skypilot"]}, "skypilot")],
 )
 def test_amd_gpus_are_refused_where_files_are_for_others(
-    given: questions.Answers, words: str
+    given: Answers, words: str
 ) -> None:
     given = {"clusters": ["slurm"], "nodes": 2, "gpu_vendor": "amd", **given}
     states = {s.question.name: s for s in questions.load().evaluate(given)}
