@@ -191,9 +191,7 @@ def test_gpus_reach_containers(
     ("given", "words"),
     [({"network": "efa"}, "network"), ({"clusters": ["ssh", "skypilot"]}, "skypilot")],
 )
-def test_amd_gpus_are_refused_where_files_are_for_others(
-    given: Answers, words: str
-) -> None:
+def test_amd_gpus_are_refused_where_files_are_for_others(given: Answers, words: str) -> None:
     given = {"clusters": ["slurm"], "nodes": 2, "gpu_vendor": "amd", **given}
     states = {s.question.name: s for s in questions.load().evaluate(given)}
     assert words in states["gpu_vendor"].problem
