@@ -127,6 +127,12 @@ def test_choose_see_the_change_and_take_the_project_away(visit: Open, tmp_path: 
     assert again.locator("#command").inner_text() == command
     assert download(again) == packed
 
+    page.reload()
+    choose(page, "model", "gpt")
+    page.get_by_text("Recent").click()
+    page.locator("#recent").get_by_role("link", name="vision").click()
+    expect(page.locator("#command")).to_have_text(command)
+
     done = ddpgen(*command.split()[1:], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = unpacked(packed)
