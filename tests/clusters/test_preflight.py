@@ -109,6 +109,8 @@ def test_the_one_pair_that_cannot_talk_is_named(
         "found": broken,
     }
     assert "all-reduce is wrong" not in table
+    codes, said, _ = check(hosts, folder, environment)
+    assert codes == [0, 0, 0], f"with the route as before: {said}"
 
 
 def test_what_differs_on_one_host_is_named(

@@ -124,11 +124,14 @@ def test_run_that_nodes_do_not_share_is_refused(rank: int, project: Path) -> Non
     short = ["run.name=run", "train.epochs=1"]
     assert forkserver.train(project, 2, [*short, "train.max_steps=2"]).codes == [0, 0]
     program, disk = project / "train.py", ANOTHER_DISK.format(rank=rank)
-    program.write_text(program.read_text().replace("\nif __name__", f"{disk}\nif __name__"))
+    shared = program.read_text()
+    program.write_text(shared.replace("\nif __name__", f"{disk}\nif __name__"))
     run = forkserver.train(project, 2, [*short, "train.max_steps=3"])
     assert run.codes[1] == 2, run.output
     assert "all nodes must share run.folder" in run.output
     assert "Traceback" not in run.output
+    program.write_text(shared)
+    assert forkserver.train(project, 2, [*short, "train.max_steps=3"]).codes == [0, 0]
 
 
 def test_time_that_is_over_asks_for_another_start(project: Path, forked: Path) -> None:
