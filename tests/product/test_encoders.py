@@ -101,7 +101,8 @@ def save(folder: Path, kind: str, texts: list[str]) -> None:
     torch.manual_seed(0)
     network: Any = transformers.AutoModelForSequenceClassification.from_config(size)
     for weight in network.parameters():  # so that logits depend on all of the text
-        torch.nn.init.normal_(weight, std=0.2)
+        if weight.ndim > 1:
+            torch.nn.init.normal_(weight, std=0.3)
     network.save_pretrained(folder)
 
 

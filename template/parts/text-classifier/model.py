@@ -2,7 +2,6 @@
 
 # {% if activation_checkpointing %}
 import functools
-
 # {% endif %}
 from typing import Any
 
