@@ -43,7 +43,7 @@ def from_flags(
         if question.name in found:
             where = f" with {flag}" if flag else ""
             raise DdpgenError(f"given twice{where}", option=question.name)
-        found[question.name] = from_text(question, text)
+        found[question.name] = from_native(question, questionnaire.today(question.name, text))
     return found
 
 
@@ -67,7 +67,8 @@ def from_entries(
     """
     with answer_files.errors_naming(path):
         known = {k: _known(questionnaire, k) for k in entries if k not in _METADATA}
-        return {q.name: from_native(q, entries[key]) for key, q in known.items()}
+        now = {key: questionnaire.today(q.name, entries[key]) for key, q in known.items()}
+        return {q.name: from_native(q, now[key]) for key, q in known.items()}
 
 
 def from_text(question: Question, text: str) -> Value:

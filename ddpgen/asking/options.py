@@ -7,7 +7,7 @@ from typing import Literal
 
 from ddpgen.asking import questions
 from ddpgen.asking.question import Question
-from ddpgen.asking.questions import Questionnaire
+from ddpgen.asking.questions import FORMER, Questionnaire
 from ddpgen.errors import show
 
 Form = Literal["text", "json", "markdown"]
@@ -36,6 +36,7 @@ def default_of(question: Question) -> str:
     text = question.default.replace("{{", "").replace("}}", "").strip()
     if question.old_name:  # what holds where there is no old answer
         text = re.sub(r"^\w+ \| default\('(.*)'\)$", r"\1", text)
+    text = re.sub(rf"^{FORMER}\w+ or '(.*)'$", r"\1", text)
     return text or "empty"
 
 

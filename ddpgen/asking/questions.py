@@ -20,6 +20,8 @@ from ddpgen.asking.question import Meaning, Question, Value, parse
 from ddpgen.errors import show
 from ddpgen.fetching import template_source
 
+# A question that only says what became of an earlier version's choices of the question after it.
+FORMER = "former_"
 COMPUTED = "is computed from other answers and cannot be set"
 
 
@@ -64,6 +66,18 @@ class Questionnaire:
     def by_fact(self) -> dict[str, str]:
         """The names of questions by the facts of a machine that answer them."""
         return {q.meaning.fact: q.name for q in self.questions.values() if q.meaning.fact}
+
+    def today(self, name: str, value: object) -> object:
+        """Return the name that a choice has now, where the value is its name in an earlier version.
+
+        Args:
+            name: a question; `former_NAME` beside it in copier.yml knows the names of its choices.
+            value: an answer of whatever type and version.
+        """
+        former = self.questions.get(f"{FORMER}{name}")
+        if former is None or not isinstance(value, str):
+            return value
+        return self.default(former, {name: value}) or value
 
     def fitting(self, kind: str) -> dict[str, Value]:
         """Return the answers that fit a kind of data, as look.py names it."""

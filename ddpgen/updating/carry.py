@@ -24,7 +24,8 @@ def carry_over(
     earlier = {LAUNCH_FOLDER: MAIN_FOLDER} | recorded
     kept = recorded.keys() & after.questions.keys() - changes.keys()
     try:
-        given = {name: answers.from_native(after.questions[name], recorded[name]) for name in kept}
+        values = {name: after.today(name, recorded[name]) for name in kept}
+        given = {n: answers.from_native(after.questions[n], value) for n, value in values.items()}
         while True:
             outdated = [
                 state.question.name

@@ -38,7 +38,7 @@ def read(questionnaire: Questionnaire, given: Given) -> Reading:
         if question is None or question.computed or name == LAUNCH_FOLDER:
             continue
         try:
-            found[name] = answers.from_text(question, text)
+            found[name] = answers.from_native(question, questionnaire.today(name, text))
         except DdpgenError as error:
             problems[name] = error.reason
     states = list(questionnaire.evaluate(found))

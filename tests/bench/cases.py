@@ -108,7 +108,7 @@ CPU = (
         (*STDLIB_FILE, "data.window=128", "model.layers=2"), blocks=14, starts=3,
     ),
     Case(
-        "distilbert", "DistilBERT, 64 tokens", "distilbert", 8, SMALL_TEXT,
+        "distilbert", "DistilBERT, 64 tokens", "text-classifier", 8, SMALL_TEXT,
         sides=(*ALL, "trainer"), blocks=14, starts=3,
     ),
     Case(
@@ -121,8 +121,8 @@ CPU = (
         blocks=3, starts=3, evaluated=2, repeats=1, accumulate=8,
     ),
     Case(
-        "unused", "DistilBERT, 64 tokens, 6 layers", "distilbert", 8,
-        ("data.length=64", "model.width=128", "model.layers=6"),
+        "unused", "GPT, 64 tokens, 6 layers", "gpt", 8,
+        (*STDLIB_FILE, "data.window=64", "model.width=128", "model.layers=6"),
         sides=SEARCHED, blocks=14, starts=3, evaluated=2, repeats=1,
     ),
 )  # fmt: skip
@@ -145,7 +145,7 @@ CUDA = (
         (*PLAIN_IMAGES, *RESNET50, "model.stages=[3,4,6,3]"), "bf16", FED, blocks=8, evaluated=5,
     ),
     Case(
-        "distilbert", "DistilBERT-base, 512 tokens", "distilbert", 32,
+        "distilbert", "DistilBERT-base, 512 tokens", "text-classifier", 32,
         ("data.length=512", "data.vocabulary=30522", "model.width=768", "model.layers=6",
          "model.heads=12"), "bf16", (*ALL, "trainer"), blocks=8, evaluated=5,
     ),

@@ -15,7 +15,7 @@ from bench.tree import Times
 ROOT = Path(__file__).resolve().parents[2]
 # The names of the figures; the page and the goals read them.
 HELP, BARE, NEW, COPY = "ddpgen --help", "import argparse", "ddpgen new", "copier copy"
-MODELS = ("mlp", "resnet", "gpt", "distilbert")
+MODELS = ("mlp", "resnet", "gpt", "text-classifier")
 RENDER, MATRIX = "one project, by copier", "one project, in the matrix of tests"
 
 

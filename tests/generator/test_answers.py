@@ -220,3 +220,16 @@ def test_old_name_of_a_renamed_question_is_understood() -> None:
         assert answers.from_flags(questionnaire, [f"{old}={text}"]) == {new: text}
         with pytest.raises(DdpgenError, match="given twice"):
             answers.from_flags(questionnaire, [f"{old}={text}", f"{new}={text}"])
+
+
+def test_old_name_of_a_renamed_choice_is_understood(tmp_path: Path) -> None:
+    """In flags, in files of answers, and whatever else is a choice stays what it is."""
+    questionnaire = questions.load()
+    (tmp_path / "answers.toml").write_text('model = "distilbert"\n')
+    expected = {"model": "text-classifier"}
+    assert answers.from_flags(questionnaire, ["model=distilbert"]) == expected
+    assert answers.from_file(questionnaire, tmp_path / "answers.toml") == expected
+    for value in questionnaire.questions["model"].values:
+        assert answers.from_flags(questionnaire, [f"model={value}"]) == {"model": value}
+    with pytest.raises(DdpgenError, match="is computed"):
+        answers.from_flags(questionnaire, ["former_model=gpt"])

@@ -81,7 +81,7 @@ def modes(device: str) -> list[Mode]:
 
 def skipped(program: Program, mode: Mode, compiled: set[str]) -> str:
     """Why a program is not run in a mode; empty where it is."""
-    if program.answers["model"] == "distilbert" and not find_spec("transformers"):
+    if program.answers["model"] == "text-classifier" and not find_spec("transformers"):
         return "transformers is not installed"
     if mode.name.startswith("compiled"):
         if program.answers["model"] in compiled:

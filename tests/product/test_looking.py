@@ -106,11 +106,15 @@ SOURCES = {
     "with test": (lambda path: images(path, "train", "test"), "resnet", ["36 images in 3 classes"]),
     "reviews.csv": (
         reviews,
-        "distilbert",
+        "text-classifier",
         ["60 rows, 2 columns: texts in comment, 2 classes in stars"],
     ),
-    "reviews.jsonl": (reviews, "distilbert", ["60 records: texts in comment, 2 classes in stars"]),
-    "divided": (divided_reviews, "distilbert", []),
+    "reviews.jsonl": (
+        reviews,
+        "text-classifier",
+        ["60 records: texts in comment, 2 classes in stars"],
+    ),
+    "divided": (divided_reviews, "text-classifier", []),
     "book.txt": (text, "gpt", ["a text of 32,000 bytes"]),
     "shards": (tokens, "gpt", ["2 files of tokens"]),
 }

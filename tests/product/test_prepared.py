@@ -49,7 +49,7 @@ MISTAKES = {
     "resnet": ["data.source=absent", *SHARES],
     "table": ["data.source=", "data.source=/", "data.source=**x", "latin.csv", *SHARES],
     "causal-lm": ["data.source=absent", "empty.jsonl", "words.jsonl", "list.jsonl", *SHARES],
-    "distilbert": ["empty.csv", "bytes.csv", "words.jsonl", "list.jsonl", *SHARES],
+    "text-classifier": ["empty.csv", "bytes.csv", "words.jsonl", "list.jsonl", *SHARES],
     "gpt": ["empty.txt", "words.txt", *SHARES],
 }
 SPOILT = {

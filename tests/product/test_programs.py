@@ -39,7 +39,7 @@ SOURCE = {
     "mlp": ["data.source=wine"],
     "gpt": [f"data.source={ast.__file__}"],
     "causal-lm": ["data.validation=0.02"],
-    "distilbert": ["data.validation=0.05"],
+    "text-classifier": ["data.validation=0.05"],
     "resnet": ["data.validation=0.05", "data.rotate=0.0", "data.zoom=0.0", "data.shift=0.0"],
     "custom": ["data.validation=0.05"],
 }

@@ -85,7 +85,7 @@ def test_a_path_may_begin_in_the_home(tmp_path: Path) -> None:
 SIZES = {
     "gpt": ("model.width=100", "model.width = 100 must be a multiple of 2 * model.heads"),
     "causal-lm": ("model.width=100", "model.width = 100 must be a multiple of 2 * model.heads"),
-    "distilbert": ("model.width=90", "model.width = 90 must be a multiple of model.heads"),
+    "text-classifier": ("model.width=90", "model.width = 90 must be a multiple of model.heads"),
     "resnet": ("model.width=40", "model.width = 40 must be a multiple of 16"),
 }
 

@@ -111,7 +111,7 @@ GOALS = {
         "what functions of the standard library do, network from scratch",
         ".2f",
     ),
-    "distilbert": Goal(
+    "text-classifier": Goal(
         "val_accuracy",
         beyond_majority,
         True,

@@ -93,6 +93,26 @@ def test_plain_copier_update(lab: Lab, tmp_path: Path, since: str, to: str) -> N
     assert_same(project, fresh)
 
 
+@pytest.mark.parametrize("plain", [False, True], ids=["ddpgen", "copier"])
+def test_renamed_choice_is_taken_over(plain: bool, lab: Lab, tmp_path: Path) -> None:
+    """`distilbert` is `text-classifier` since 0.6.0, and its layers are not skipped any more."""
+    old: dict[str, Value] = {"model": "distilbert", "dynamic_graph": True}
+    project = lab.project(tmp_path / "p", "v0.5.0", old)
+    lab.commit(project)
+    if plain:
+        command = ("copier", "update", "--quiet", "--defaults", "--vcs-ref", OLD)
+        done = lab.run(*command, cwd=project)
+        assert done.returncode == 0, done.stderr
+    else:
+        assert update.update(project, OLD[1:], [], dry_run=False) == 0
+    new = after_update({"model": "text-classifier"}, "v0.5.0", OLD)
+    assert_same(project, lab.project(tmp_path / "fresh", OLD, new))
+    lab.commit(project)
+    if not plain:
+        assert update.change(project, ["model=distilbert"], dry_run=False) == 0
+        assert lab.git("status", "--porcelain", cwd=project) == ""
+
+
 def test_renamed_question_keeps_its_answer(lab: Lab, tmp_path: Path) -> None:
     project = lab.project(tmp_path / "p", OLD, SAMPLE["clusters"])
     lab.commit(project)

@@ -3,10 +3,12 @@
 import ast
 import csv
 import hashlib
+import inspect
 import json
+import sys
 import sysconfig
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +20,8 @@ import config
 
 UNIT = "samples"  # of the throughput
 IGNORE = -100  # the target of a text that does not count: padding
-POSITIONS = 512  # that DistilBERT tells apart
+WEIGHTS = ["*.json", "*.model", "*.safetensors", "*.txt"]  # what is fetched of a model
+OLD_WEIGHTS = ["pytorch_model*.bin"]  # and of one that was saved long ago
 TOPICS = {  # modules of the standard library whose docstrings are about the topic
     "concurrency": "asyncio multiprocessing threading concurrent subprocess queue selectors sched",
     "files": "tarfile zipfile pathlib shutil os posixpath ntpath tempfile glob gzip _pyio",
@@ -44,7 +47,23 @@ class Shape:
     padding: int  # the token id that stands for nothing
     weights: str  # folder of the pretrained network; empty: from scratch
     tokenizer: str  # its folder
-    labels: list[str] = field(repr=False)  # of the classes
+    labels: list[str]  # of the classes
+    before: list[str]  # classes of the pretrained head, in their order
+    long: int  # texts that have `length` tokens or more
+
+    @property
+    def keeps_head(self) -> bool:
+        """Whether the pretrained head tells these classes apart."""
+        return self.before == self.labels
+
+    def __str__(self) -> str:
+        words = f"{self.classes} classes, {self.long:,} texts of {self.length} tokens or more"
+        if not self.weights:
+            return words
+        if self.keeps_head:
+            return f"{words}; the pretrained head is kept"
+        other = f", the pretrained head is for {', '.join(self.before)}" if self.before else ""
+        return f"{words}; the head is new{other}"
 
 
 class Texts(Dataset[Batch]):
@@ -72,68 +91,75 @@ class Row(NamedTuple):
     label: str
 
 
+class Pretrained(NamedTuple):
+    """A pretrained network's folder, and what the data has to know of the network."""
+
+    folder: str
+    tokenizer: Any
+    labels: list[str]  # of its head's classes; none where it has no head for classes
+
+
 def counts(targets: Tensor) -> Tensor:
     """Whether each target counts: a bool tensor of the same shape."""
     return targets != IGNORE
 
 
 def prepare(cfg: config.Data) -> None:
-    """Write tokenizer, tokens and pretrained weights, once per node.
-
-    Raises ConfigError for texts longer than DistilBERT has positions for.
-    """
-    if not 2 <= cfg.length <= POSITIONS:
-        raise config.ConfigError(f"data.length = {cfg.length} must be from 2 to {POSITIONS}")
+    """Fetch the pretrained network, and write tokenizer and tokens, once per node."""
+    if cfg.length < 2:
+        raise config.ConfigError(f"data.length = {cfg.length} must be at least 2")
     target = prepared_path(cfg)
     if target.exists():
         return
-    import transformers  # only needed here, where the data is prepared
-
     train, val = _read_splits(cfg)
     if not (train and val):
         found = f"{len(train)} texts for training and {len(val)} for validation"
         raise config.ConfigError(f"data.source = {cfg.source!r} has {found}: both are needed")
+    classes = sorted({row.label for row in train + val})
+    if cfg.pretrained:
+        known = open_pretrained(cfg)
+    else:
+        tokenizer = train_tokenizer([row.text for row in train], cfg.vocabulary)
+        known = Pretrained("", tokenizer, [])
+    labels = known.labels if sorted(known.labels) == classes else classes
+    padding = known.tokenizer.pad_token_id
+    encoded = [_encode(rows, known.tokenizer, labels, cfg.length) for rows in (train, val)]
+    about = {
+        "classes": len(labels),
+        "vocabulary": len(known.tokenizer),
+        "padding": padding,
+        "weights": known.folder,
+        "labels": labels,
+        "before": known.labels,
+        "long": sum(int((inputs[:, -1] != padding).sum()) for inputs, _ in encoded),
+    }
     partial = target.with_suffix(".partial")
     partial.mkdir(exist_ok=True)
-    if cfg.pretrained:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(cfg.pretrained)
-        weights = transformers.DistilBertModel.from_pretrained(cfg.pretrained)
-        weights.save_pretrained(partial / "weights")
-    else:
-        tokenizer = _train_tokenizer([row.text for row in train], cfg.vocabulary)
-    tokenizer.save_pretrained(partial / "tokenizer")
-    classes = sorted({row.label for row in train + val})
-    prepared = {
-        "classes": classes,
-        "vocabulary": len(tokenizer),
-        "padding": tokenizer.pad_token_id,
-        "train": _encode(train, tokenizer, classes, cfg.length),
-        "val": _encode(val, tokenizer, classes, cfg.length),
-    }
-    torch.save(prepared, partial / "tokens.pt")
+    known.tokenizer.save_pretrained(partial / "tokenizer")
+    torch.save({"about": about, "splits": encoded}, partial / "tokens.pt")
     partial.replace(target)  # the folder appears whole
 
 
 def open_splits(cfg: config.Data) -> Splits:
-    """Map the prepared tokens into memory."""
+    """Map the prepared tokens. Raises ConfigError where the pretrained network is gone."""
     folder = prepared_path(cfg)
     prepared = torch.load(folder / "tokens.pt", weights_only=True, mmap=True)
-    shape = Shape(
-        classes=len(prepared["classes"]),
-        vocabulary=prepared["vocabulary"],
-        length=cfg.length,
-        padding=prepared["padding"],
-        weights=str(folder / "weights") if cfg.pretrained else "",
-        tokenizer=str(folder / "tokenizer"),
-        labels=prepared["classes"],
-    )
-    return Splits(Texts(*prepared["train"]), Texts(*prepared["val"]), shape)
+    about = prepared["about"]
+    if about["weights"] and not Path(about["weights"]).is_dir():
+        raise config.ConfigError(
+            f"the pretrained network is gone from {about['weights']}: fetch it again, with "
+            "`python train.py --prepare-only --force`"
+        )
+    shape = Shape(length=cfg.length, tokenizer=str(folder / "tokenizer"), **about)
+    train, val = (Texts(*tensors) for tensors in prepared["splits"])
+    return Splits(train, val, shape)
 
 
 def prepared_path(cfg: config.Data) -> Path:
     """The place of the tokens; an edited file, or another setting, has another place."""
     source = Path(cfg.source)
     files = sorted(source.glob("*.*")) if source.is_dir() else [source]
+    files += sorted(Path(cfg.pretrained).glob("*.*")) if cfg.pretrained else []
     stats = [path.stat() for path in files if path.is_file()]
     versions = [(stat.st_size, stat.st_mtime_ns) for stat in stats]
     split = (cfg.source, cfg.text, cfg.label, cfg.validation, cfg.split_seed, versions)
@@ -214,7 +240,69 @@ def _paragraphs(modules: list[str]) -> list[str]:
     return list(found)
 
 
-def _train_tokenizer(texts: list[str], vocabulary: int) -> Any:
+def open_pretrained(cfg: config.Data) -> Pretrained:
+    """Folder, tokenizer and classes of a pretrained network, which is not loaded.
+
+    Raises ConfigError where it is no classifier of texts, or texts would not fit in.
+    """
+    import transformers  # only needed here, where the data is prepared
+
+    folder = fetch(cfg.pretrained)
+    try:
+        size = transformers.AutoConfig.from_pretrained(folder)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        with torch.device("meta"):
+            network = transformers.AutoModelForSequenceClassification.from_config(size)
+    except (OSError, ValueError) as error:
+        raise config.ConfigError(f"data.pretrained = {cfg.pretrained!r}: {error}") from error
+    if reason := _refusal(cfg, size, tokenizer, network):
+        raise config.ConfigError(f"data.pretrained = {cfg.pretrained!r}: {reason}")
+    has_head = any("SequenceClassification" in name for name in size.architectures or [])
+    return Pretrained(folder, tokenizer, [*size.id2label.values()] if has_head else [])
+
+
+def _refusal(cfg: config.Data, size: Any, tokenizer: Any, network: Any) -> str:
+    """Why texts as the tokenizer gives them would not fit the network, or ''."""
+    rows = network.get_input_embeddings().num_embeddings
+    if len(tokenizer) > rows:
+        return f"the tokenizer has {len(tokenizer)} tokens, the model {rows}"
+    if tokenizer.pad_token_id is None:
+        return "the tokenizer has no token for padding"
+    if "attention_mask" not in inspect.signature(network.forward).parameters:
+        return f"{type(network).__name__} cannot leave padding out"
+    most = positions(size, network)
+    return f"the model has {most} positions, data.length is {cfg.length}" * (cfg.length > most)
+
+
+def positions(size: Any, network: Any) -> int:
+    """How many tokens a text may have. RoBERTa and its kin count positions from their padding's."""
+    most = getattr(size, "max_position_embeddings", None) or 0
+    found = most if most > 0 else sys.maxsize
+    for name, part in network.named_modules():
+        padding = getattr(part, "padding_idx", None)
+        if name.endswith("embeddings.position_embeddings") and padding is not None:
+            found = min(found, part.num_embeddings - padding - 1)
+    return int(found)
+
+
+def fetch(name: str) -> str:
+    """The folder of a pretrained model: as it is named, or this node's copy from the hub."""
+    if Path(name).is_dir():
+        return str(Path(name).absolute())
+    import huggingface_hub
+
+    try:
+        folder = huggingface_hub.snapshot_download(name, allow_patterns=WEIGHTS)
+        if not [*Path(folder).glob("*.safetensors")]:
+            folder = huggingface_hub.snapshot_download(name, allow_patterns=WEIGHTS + OLD_WEIGHTS)
+    except (OSError, ValueError) as error:
+        raise config.ConfigError(
+            f"data.pretrained = {name!r} is no folder, and cannot be fetched by name: {error}"
+        ) from error
+    return str(folder)
+
+
+def train_tokenizer(texts: list[str], vocabulary: int) -> Any:
     """Pairs of bytes, merged as often as `vocabulary` allows.
 
     Not BERT's own WordPiece: its training gives other numbers each time, but every node prepares
@@ -236,15 +324,16 @@ def _train_tokenizer(texts: list[str], vocabulary: int) -> Any:
 
 def encode(texts: list[str], tokenizer: Any, length: int) -> Tensor:
     """Token ids [texts, length] int32, cut or padded at the end."""
-    options = {"truncation": True, "max_length": length, "padding": "max_length"}
-    ids: Tensor = tokenizer(texts, return_tensors="pt", **options)["input_ids"]
+    cut = {"truncation": True, "max_length": length}
+    filled = {"padding": "max_length", "padding_side": "right"}
+    ids: Tensor = tokenizer(texts, return_tensors="pt", **cut, **filled)["input_ids"]
     return ids.int()
 
 
 def _encode(
-    rows: list[Row], tokenizer: Any, classes: list[str], length: int
+    rows: list[Row], tokenizer: Any, labels: list[str], length: int
 ) -> tuple[Tensor, Tensor]:
     """Tokens as `encode` gives them, and targets [rows] int64."""
-    numbers = {label: number for number, label in enumerate(classes)}
+    numbers = {label: number for number, label in enumerate(labels)}
     targets = torch.tensor([numbers[row.label] for row in rows])
     return encode([row.text for row in rows], tokenizer, length), targets

@@ -16,9 +16,10 @@ from support import common
 from tools import checkpoints
 
 
-def save(run: Path, width: int = 16) -> tuple[data.Splits, torch.nn.Module]:
+def save(run: Path, *overrides: str) -> tuple[data.Splits, torch.nn.Module]:
     """A run with a checkpoint of random weights; its data, and the network."""
-    cfg = common.settings(run, f"model.width={width}")
+    cfg = common.settings(run, *overrides)
+    data.prepare(cfg.data)
     splits = data.open_splits(cfg.data)
     network = model.build(cfg.model, splits.shape).eval()
     content = {"model": network.state_dict(), "step": 2, "best_step": 2, "config": {}}
@@ -29,11 +30,8 @@ def save(run: Path, width: int = 16) -> tuple[data.Splits, torch.nn.Module]:
 
 
 @torch.no_grad()
-def test_from_pretrained_opens_what_was_trained(tmp_path: Path) -> None:
+def compare(folder: Path, splits: data.Splits, network: torch.nn.Module) -> None:
     """The same logits for the same texts, the names of the classes, and the tokenizer."""
-    splits, network = save(tmp_path)
-    checkpoints.main(["export", str(tmp_path)])
-    folder = str(tmp_path / "export")
     opened = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
     batch = splits.val.__getitems__(list(range(8)))
     mask = (batch.inputs != splits.shape.padding).long()
@@ -47,13 +45,24 @@ def test_from_pretrained_opens_what_was_trained(tmp_path: Path) -> None:
     words = "Of files, and of numbers"
     assert tokenizer(words)["input_ids"] == own(words)["input_ids"]
     text = str(tokenizer.decode(batch.inputs[0], skip_special_tokens=True))
-    tell = transformers.pipeline("text-classification", folder)
+    tell = transformers.pipeline("text-classification", str(folder))
     assert tell(text, truncation=True)[0]["label"] in labels
-    assert (tmp_path / "export" / "README.md").read_text().startswith("---\nlibrary_name")
 
 
-def test_too_many_classes_are_refused(tmp_path: Path) -> None:
-    """The head of that layout would not hold them."""
-    save(tmp_path, width=8)
-    with pytest.raises(config.ConfigError, match=r"needs a model\.width of at least"):
-        checkpoints.main(["export", str(tmp_path)])
+def test_from_pretrained_opens_what_was_trained(tmp_path: Path) -> None:
+    """Also by a run that goes on from there, which names its origin on the card."""
+    splits, network = save(tmp_path / "first")
+    checkpoints.main(["export", str(tmp_path / "first")])
+    folder = tmp_path / "first" / "export"
+    compare(folder, splits, network)
+    assert (folder / "README.md").read_text().startswith("---\nlibrary_name")
+
+    splits, network = save(tmp_path / "run", f"data.pretrained={folder}", f"data.folder={tmp_path}")
+    assert splits.shape.keeps_head
+    checkpoints.main(["export", str(tmp_path / "run"), "--output", str(tmp_path / "second")])
+    compare(tmp_path / "second", splits, network)
+    assert f"base_model: {folder}\n" in (tmp_path / "second" / "README.md").read_text()
+    (tmp_path / "file").touch()
+    inside = str(tmp_path / "file" / "x")
+    with pytest.raises(config.ConfigError, match="Not a directory"):
+        checkpoints.main(["export", str(tmp_path / "run"), "--output", inside])

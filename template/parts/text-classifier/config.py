@@ -18,6 +18,3 @@ class Model:
     layers: settings.Natural
     heads: settings.Count
     dropout: settings.Share
-    # {% if dynamic_graph %}
-    layer_drop: settings.Share
-    # {% endif %}

@@ -1,0 +1,223 @@
+"""Labelled texts from CSV and JSON lines, from folders, and with a pretrained network."""
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+
+import config
+import data
+import model
+from support import common
+
+ROWS = [(f'He said "good, {word}"\nand left.', "yes") for word in ("one", "two", "three", "four")]
+ROWS += [(f"Nothing of {word}", "no") for word in ("five", "six", "seven", "eight")]
+
+
+def settings(folder: Path, **changes: Any) -> config.Data:
+    """The small data config, with what is prepared in `folder`."""
+    return replace(common.settings(folder).data, folder=str(folder), **changes)
+
+
+def write(path: Path, rows: list[tuple[str, str]]) -> str:
+    """The rows as a file of the format that the path's ending names."""
+    if path.suffix == ".csv":
+        with path.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([("text", "label"), *rows])
+    else:
+        lines = [json.dumps({"text": text, "label": label}) for text, label in rows]
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def texts(split: data.Texts, cfg: config.Data) -> list[tuple[str, int]]:
+    """The texts of a split, decoded from its tokens, and the targets."""
+    (prepared,) = Path(cfg.folder).glob("*/tokenizer")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(prepared)
+    batch = split.__getitems__(list(range(len(split))))
+    assert batch.inputs.shape == (len(split), cfg.length)
+    words = tokenizer.batch_decode(batch.inputs, skip_special_tokens=True)
+    return [
+        ("".join(part.split()), target)
+        for part, target in zip(words, batch.targets.tolist(), strict=True)
+    ]
+
+
+def expected(rows: list[tuple[str, str]]) -> list[tuple[str, int]]:
+    return [("".join(text.lower().split()), int(label == "yes")) for text, label in rows]
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_file_is_divided(tmp_path: Path, ending: str) -> None:
+    """Each row is in one split, with its label; quotes, commas and line breaks survive."""
+    source = write(tmp_path / f"texts.{ending}", ROWS)
+    cfg = settings(tmp_path, source=source, length=32, vocabulary=300, validation=0.25)
+    data.prepare(cfg)
+    splits = data.open_splits(cfg)
+    assert (len(splits.train), len(splits.val), splits.shape.classes) == (6, 2, 2)
+    read = texts(splits.train, cfg) + texts(splits.val, cfg)
+    assert sorted(read) == sorted(expected(ROWS))
+
+
+def test_edited_file_is_read_anew(tmp_path: Path) -> None:
+    """What was prepared from the file before does not count any more."""
+    for rows in (ROWS[:6], ROWS):
+        source = write(tmp_path / "texts.jsonl", rows)
+        cfg = settings(tmp_path, source=source, length=32, vocabulary=300)
+        data.prepare(cfg)
+        splits = data.open_splits(cfg)
+        assert len(splits.train) + len(splits.val) == len(rows)
+
+
+def test_folder_of_splits(tmp_path: Path) -> None:
+    """train.* and val.* are taken as they are, in whatever format."""
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    write(folder / "train.csv", ROWS)
+    write(folder / "val.jsonl", ROWS[3:5])
+    cfg = settings(tmp_path, source=str(folder), length=32, vocabulary=300)
+    data.prepare(cfg)
+    splits = data.open_splits(cfg)
+    assert texts(splits.train, cfg) == expected(ROWS)
+    assert texts(splits.val, cfg) == expected(ROWS[3:5])
+
+
+def test_column_that_is_missing(tmp_path: Path) -> None:
+    """The message names the columns that there are."""
+    source = write(tmp_path / "texts.csv", ROWS)
+    cfg = settings(tmp_path, source=source, text="sentence")
+    with pytest.raises(config.ConfigError, match=r"'label', 'text'.*set data\.text"):
+        data.prepare(cfg)
+
+
+def test_preparation_repeats(tmp_path: Path) -> None:
+    """Each node prepares for itself, so tokenizer and tokens must come out alike."""
+    before = data.open_splits(common.settings(tmp_path).data)
+    cfg = settings(tmp_path)
+    data.prepare(cfg)
+    after = data.open_splits(cfg)
+    assert torch.equal(before.train.inputs, after.train.inputs)
+    assert torch.equal(before.val.targets, after.val.targets)
+
+
+def test_padding_changes_nothing(tmp_path: Path) -> None:
+    """The model does not look at what fills a text up."""
+    cfg = common.settings(tmp_path)
+    shape = data.open_splits(cfg.data).shape
+    network = model.build(cfg.model, shape).eval()
+    ids = torch.randint(5, shape.vocabulary, (2, 8))
+    padded = torch.nn.functional.pad(ids, (0, 4), value=shape.padding)
+    torch.testing.assert_close(network(padded), network(ids))
+
+
+def save_pretrained(folder: Path, labels: list[str], **changes: Any) -> Any:
+    """A small RoBERTa in bfloat16 with dropout and a head for labels, and a tokenizer."""
+    tokenizer = data.train_tokenizer([text for text, _ in ROWS], 300)
+    tokenizer.save_pretrained(folder)
+    size = transformers.RobertaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        max_position_embeddings=34,
+        pad_token_id=tokenizer.pad_token_id,
+        classifier_dropout=0.5,
+        id2label=dict(enumerate(labels)),
+        **changes,
+    )
+    network: Any = transformers.RobertaForSequenceClassification(size)
+    network.to(torch.bfloat16).save_pretrained(folder)
+    return network
+
+
+def fine_tuned(folder: Path, labels: list[str]) -> tuple[data.Splits, Any, Any]:
+    """The data of a run that begins with a checkpoint for `labels`; its network and the other."""
+    source = write(folder / "texts.csv", ROWS)
+    network = save_pretrained(folder / "checkpoint", labels)
+    cfg = settings(folder, source=source, length=33, pretrained=str(folder / "checkpoint"))
+    data.prepare(cfg)
+    splits = data.open_splits(cfg)
+    return splits, model.build(common.settings(folder).model, splits.shape), network
+
+
+def test_pretrained_network(tmp_path: Path) -> None:
+    """By path: tokenizer, weights in float32, head and the order of its classes are taken over."""
+    splits, network, pretrained = fine_tuned(tmp_path, ["yes", "no"])
+    assert splits.shape.labels == ["yes", "no"]
+    assert "the pretrained head is kept" in str(splits.shape)
+    batch = splits.train.__getitems__(list(range(len(splits.train))))
+    said = texts(splits.train, settings(tmp_path, length=33))
+    assert all(text.startswith("hesaid") == (label == 0) for text, label in said)
+    mask = (batch.inputs != splits.shape.padding).long()
+    expected = pretrained.float().eval()(batch.inputs, attention_mask=mask).logits
+    assert all(part.training for part in network.modules()), "dropout would be off"
+    torch.testing.assert_close(network.eval()(batch.inputs), expected)
+    model.loss_sum(network(batch.inputs), batch.targets).backward()
+    assert all(weight.grad is not None for weight in network.parameters())
+
+
+@pytest.mark.parametrize("labels", [["bad", "good"], ["a", "b", "c"]])
+def test_head_for_other_classes_is_new(tmp_path: Path, labels: list[str]) -> None:
+    """Whatever their number is; the rest is taken over, and the run says so."""
+    splits, network, pretrained = fine_tuned(tmp_path, labels)
+    assert splits.shape.labels == ["no", "yes"]
+    assert f"the head is new, the pretrained head is for {', '.join(labels)}" in str(splits.shape)
+    found, before = network.inner.state_dict(), pretrained.float().state_dict()
+    equal = {name for name in before if found[name].equal(before[name])}
+    new = {"classifier.out_proj.weight", "classifier.out_proj.bias"}
+    assert before.keys() - equal == new
+
+
+def test_network_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The data's preparation fetches the model; the ranks open this node's copy, by its path."""
+    hub = tmp_path / "hub"
+    save_pretrained(hub / "models--some--model" / "snapshots" / "123", ["no", "yes"])
+    (hub / "models--some--model" / "refs").mkdir()
+    (hub / "models--some--model" / "refs" / "main").write_text("123")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(hub))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    source = write(tmp_path / "texts.csv", ROWS)
+    cfg = settings(tmp_path, source=source, pretrained="some/model")
+    data.prepare(cfg)
+    shape = data.open_splits(cfg).shape
+    assert shape.weights == str(hub / "models--some--model" / "snapshots" / "123")
+    model.build(common.settings(tmp_path).model, shape)
+    hub.rename(tmp_path / "elsewhere")
+    with pytest.raises(config.ConfigError, match="the pretrained network is gone"):
+        data.open_splits(cfg)
+
+
+def test_texts_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    """Before anything is prepared, with the number that would be right."""
+    source = write(tmp_path / "texts.csv", ROWS)
+    save_pretrained(tmp_path / "good", ["no", "yes"])
+    save_pretrained(tmp_path / "narrow", ["no", "yes"])
+    tokenizer = data.train_tokenizer([text * 3 for text, _ in ROWS], 310)
+    tokenizer.add_tokens([f"<{number}>" for number in range(99)])
+    tokenizer.save_pretrained(tmp_path / "narrow")
+    transformers.FNetConfig().save_pretrained(tmp_path / "mixing")
+    tokenizer.save_pretrained(tmp_path / "mixing")
+    tokenizer.pad_token = None
+    tokenizer.save_pretrained(tmp_path / "endless")
+    transformers.GPT2Config().save_pretrained(tmp_path / "endless")
+    wrong: dict[str, dict[str, Any]] = {
+        r"data\.length = 1 must be at least 2": {"length": 1, "pretrained": ""},
+        r"the model has 33 positions, data\.length is 34": {"length": 34, "pretrained": "good"},
+        r"tokenizer has \d+ tokens, the model \d+": {"pretrained": "narrow"},
+        "FNetForSequenceClassification cannot leave padding out": {"pretrained": "mixing"},
+        "no token for padding": {"pretrained": "endless"},
+        "is no folder, and cannot be fetched": {"pretrained": "absent/model/name"},
+    }
+    for reason, changes in wrong.items():
+        folder = tmp_path / str(changes["pretrained"])
+        if changes["pretrained"] and folder.is_dir():
+            changes["pretrained"] = str(folder)
+        with pytest.raises(config.ConfigError, match=reason):
+            data.prepare(settings(tmp_path, **{"source": source, "length": 16, **changes}))
+    assert not [*tmp_path.glob("*.partial")]
