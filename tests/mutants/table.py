@@ -26,6 +26,9 @@ BASES: dict[str, Answers] = {
     "local": {"model": "custom", "amp": "off", "batch_norm": "local"},
     "dynamic": {"model": "mlp", "amp": "off", "dynamic_graph": True},
     "table": {"model": "table", "amp": "off"},
+    "tensorboard": {"model": "mlp", "amp": "off", "tracker": "tensorboard"},
+    "mlflow": {"model": "mlp", "amp": "off", "tracker": "mlflow"},
+    "wandb": {"model": "mlp", "amp": "off", "tracker": "wandb"},
     "watch": {"model": "mlp", "amp": "off", "watch": ["replicas", "spikes", "ranks"]},
     "fsdp": {"model": "mlp", "amp": "bf16", "accumulation": True, "sharding": "fsdp"},
     "causal": {"model": "causal-lm", "amp": "off"},
@@ -71,6 +74,7 @@ SPIKES = "which losses and norms are usual shows while a run goes on"
 WAITING = "who is waited for shows while a run stands still"
 MODE = "in which mode a network is shows while a run goes on"
 CONTENT = "whether it is right depends on the data"
+RECORD = "what a tracker keeps of a run is not in the source"
 OTHERS = "the checker reads the files of SLURM and torchrun, not those of other schedulers"
 
 # fmt: off
@@ -659,6 +663,19 @@ MUTATIONS = [
         "    network.eval()\n    sums: ", "    sums: ", check=MODE),
     Mutation("O8", "trains on in evaluation mode", "table", "steps.py",
         "    network.train()\n    totals", "    totals", check=MODE),
+    Mutation("O9", "steps come twice after a restart", "tensorboard", "engine/tracker.py",
+        "purge_step=step + 1", "purge_step=None", check=RECORD),
+    Mutation("O9", "every rank opens a record", "tensorboard", "engine/report.py",
+        "            if self.cfg.log.track:\n                # The",
+        "        if self.cfg.log.track:\n            if True:\n                # The", check="O1"),
+    Mutation("O9", "values are recorded again after a restart", "mlflow", "engine/tracker.py",
+        "if step > self.last.get(name, -1)]", "if self.last or step]", check=RECORD),
+    Mutation("O9", "the run seems to go on for ever", "mlflow", "engine/report.py",
+        "        self.leave()\n\n    def leave", "\n    def leave", check=RECORD),
+    Mutation("O9", "nothing is recorded of a run that is told to stop", "wandb", "train.py",
+        "                run.reporter.leave()\n", "", check=RECORD),
+    Mutation("O9", "each start is another run", "wandb", "engine/tracker.py",
+        "    if step == 0 or not path.exists():\n", "    if True:\n", check=RECORD),
     # --- launch ---
     Mutation("L1", "the number of processes is fixed", "slurm", "launch/node.sh",
         '--nproc-per-node="$NPROC"', "--nproc-per-node=8"),
