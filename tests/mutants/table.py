@@ -73,6 +73,7 @@ REPLICAS = "which values must be equal on all ranks is not in the source"
 SPIKES = "which losses and norms are usual shows while a run goes on"
 WAITING = "who is waited for shows while a run stands still"
 MODE = "in which mode a network is shows while a run goes on"
+STARTS = "that two starts may have one run is not in the source"
 CONTENT = "whether it is right depends on the data"
 RECORD = "what a tracker keeps of a run is not in the source"
 OTHERS = "the checker reads the files of SLURM and torchrun, not those of other schedulers"
@@ -178,6 +179,11 @@ MUTATIONS = [
         "    loading.prepare(cfg.data)\n",
         "    with distributed.session(cfg.ddp):\n        loading.prepare(cfg.data)\n",
         check="how long it takes is not in the source; it returns at once where data is prepared"),
+    Mutation("D14", "rank 0 works, and gives no sign of life to those that wait", "mlp",
+        "engine/distributed.py",
+        "            while wait([work], 1).not_done:\n"
+        '                process.store.add(f"{answer} goes on", 1)\n', "",
+        check="how long a task takes is not in the source"),
     # --- data ---
     Mutation("D14", "one rank of a node prepares, the others are in the process group already",
         "mlp", "engine/loading.py",
@@ -502,6 +508,13 @@ MUTATIONS = [
         "    distributed.on_main(process, task)\n", "    task()\n"),
     Mutation("K1", "the first rank of each node writes", "mlp", "engine/distributed.py",
         "        return self.rank == 0\n", "        return self.local_rank == 0\n"),
+    Mutation("K1", "an older start saves after a newer start has taken the run over", "mlp",
+        "engine/checkpoint.py", "(owner := (folder / OWNER).read_text()) != ME", "(owner := '')",
+        check=STARTS),
+    Mutation("K1", "a run belongs to its first start", "mlp", "engine/checkpoint.py",
+        "        (run / OWNER).write_text(ME)",
+        "        (run / OWNER).exists() or (run / OWNER).write_text(ME)",
+        check=STARTS),
     Mutation("K2", "names with module.", "mlp", "engine/state.py",
         "self.model.module.state_dict()", "self.model.state_dict()"),
     Mutation("K2", "names with _orig_mod.", "mlp", "engine/distributed.py",
@@ -613,6 +626,14 @@ MUTATIONS = [
     Mutation("O1", "every rank writes the history", "mlp", "engine/report.py",
         "        if self.process.is_main:\n            with (self.folder / HISTORY).open(",
         "        if True:\n            with (self.folder / HISTORY).open("),
+    Mutation("O1", "every rank logs", "mlp", "train.py",
+        "        run.loaders.shard.start(",
+        "        __import__('logging').warning('epoch %d', epoch)\n"
+        "        run.loaders.shard.start("),
+    Mutation("O1", "every rank has a bar", "mlp", "train.py",
+        "        run.loaders.shard.start(",
+        "        print(f'[....] {epoch}', file=__import__('sys').stderr)\n"
+        "        run.loaders.shard.start("),
     Mutation("O2", "rank 0's own loss", "mlp", "engine/report.py",
         "distributed.sum_over_ranks(state.loss.clone())", "state.loss.clone()",
         check="to log one rank's loss is a choice, as long as it is called so"),
@@ -631,6 +652,12 @@ MUTATIONS = [
     Mutation("O4", "a condition on the norm", "gpt", "steps.py",
         "    state.updates += optim.step(",
         "    if state.norm > 1000:\n        print('large')\n    state.updates += optim.step("),
+    Mutation("O4", "a list of all losses", "mlp", "train.py",
+        "            ends_epoch = ", "            vars(run.reporter).setdefault('losses', [])"
+        ".append(state.loss.item())\n            ends_epoch = "),
+    Mutation("O4", "the norm in a text of each step", "mlp", "train.py",
+        "            ends_epoch = ",
+        "            text = f'{state.norm:.3f}'\n            ends_epoch = "),
     Mutation("O5", "each rank chooses its folder", "mlp", "engine/report.py",
         "    return Path(distributed.on_main(process, lambda: str(_create_folder(cfg))))\n",
         "    return _create_folder(cfg)\n"),
