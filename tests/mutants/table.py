@@ -74,6 +74,7 @@ SPIKES = "which losses and norms are usual shows while a run goes on"
 WAITING = "who is waited for shows while a run stands still"
 MODE = "in which mode a network is shows while a run goes on"
 STARTS = "that two starts may have one run is not in the source"
+ELSEWHERE = "that a field holds a tensor of the device is said in another file"
 CONTENT = "whether it is right depends on the data"
 RECORD = "what a tracker keeps of a run is not in the source"
 OTHERS = "the checker reads the files of SLURM and torchrun, not those of other schedulers"
@@ -629,7 +630,8 @@ MUTATIONS = [
     Mutation("O1", "every rank logs", "mlp", "train.py",
         "        run.loaders.shard.start(",
         "        __import__('logging').warning('epoch %d', epoch)\n"
-        "        run.loaders.shard.start("),
+        "        run.loaders.shard.start(",
+        check="which ranks a logger writes for is set where it is configured"),
     Mutation("O1", "every rank has a bar", "mlp", "train.py",
         "        run.loaders.shard.start(",
         "        print(f'[....] {epoch}', file=__import__('sys').stderr)\n"
@@ -654,10 +656,10 @@ MUTATIONS = [
         "    if state.norm > 1000:\n        print('large')\n    state.updates += optim.step("),
     Mutation("O4", "a list of all losses", "mlp", "train.py",
         "            ends_epoch = ", "            vars(run.reporter).setdefault('losses', [])"
-        ".append(state.loss.item())\n            ends_epoch = "),
+        ".append(state.loss.item())\n            ends_epoch = ", check=ELSEWHERE),
     Mutation("O4", "the norm in a text of each step", "mlp", "train.py",
         "            ends_epoch = ",
-        "            text = f'{state.norm:.3f}'\n            ends_epoch = "),
+        "            text = f'{state.norm:.3f}'\n            ends_epoch = ", check=ELSEWHERE),
     Mutation("O5", "each rank chooses its folder", "mlp", "engine/report.py",
         "    return Path(distributed.on_main(process, lambda: str(_create_folder(cfg))))\n",
         "    return _create_folder(cfg)\n"),
@@ -708,6 +710,11 @@ MUTATIONS = [
         '--nproc-per-node="$NPROC"', "--nproc-per-node=8"),
     Mutation("L1", "srun is not told of the cores", "slurm", "launch/slurm.sbatch",
         "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK\n", ""),
+    Mutation("L1", "a command comes before the directives", "slurm", "launch/slurm.sbatch",
+        "#SBATCH --job-name=my-project\n", "module purge || true\n#SBATCH --job-name=my-project\n"),
+    Mutation("L1", "two jobs of ranks without torchrun have one port", "slurm",
+        "launch/slurm_direct.sbatch", "PORT=$((20000 + SLURM_JOB_ID % 10000))", "PORT=29500",
+        check="D11"),
     Mutation("L1", "the world is not stated", "slurm", "launch/node.sh",
         ' ddp.expected_world_size="$((NNODES * NPROC))"', "",
         check="which values a program wants to be told is its own affair"),
@@ -762,6 +769,10 @@ MUTATIONS = [
     Mutation("L4", "a lost node is not looked for", "slurm", "launch/slurm.sbatch",
         " || silent=$(silent_nodes)", "",
         check="that a job should come back is not in the source"),
+    Mutation("L7", "variables of NCCL are read as commands", "slurm", "launch/env.sh",
+        '            export "${line?}"\n', '            eval "export $line"\n'),
+    Mutation("L7", "variables of the job are overwritten", "slurm", "launch/env.sh",
+        " && ! -v ${line%%=*} ]]", " ]]", check="which value shall win is not in the source"),
     Mutation("L8", "pods that saved do not start again", "hosts",
         "launch/kubernetes/pytorchjob.yaml",
         "restartPolicy: ExitCode", "restartPolicy: Never", check=OTHERS),
