@@ -103,6 +103,12 @@ MUTATIONS = [
         "    *inputs, targets = (tensor.to(device, non_blocking=True) for tensor in batch)\n",
         "    *inputs, targets = batch\n"
         "    inputs = [x.to(device, non_blocking=True) for x in inputs]\n"),
+    Mutation("D3", "a sum over ranks is taken on the CPU", "mlp", "engine/distributed.py",
+        "torch.tensor(value, dtype=torch.float64, device=device)",
+        "torch.tensor(value, dtype=torch.float64)", check=ELSEWHERE),
+    Mutation("D3", "the counts of a step stay on the CPU", "gpt", "engine/loading.py",
+        "self.sums = numbers.to(device, non_blocking=True)", "self.sums = numbers",
+        check=ELSEWHERE),
     Mutation("D4", "device from the global rank", "mlp", "engine/distributed.py",
         "    device = _pick_device(cfg, local_rank)\n", "    device = _pick_device(cfg, rank % 4)\n"
         "    device = torch.device(device.type, rank) if device.type == 'cuda' else device\n",
