@@ -26,6 +26,9 @@ BASES: dict[str, Answers] = {
     "local": {"model": "custom", "amp": "off", "batch_norm": "local"},
     "dynamic": {"model": "mlp", "amp": "off", "dynamic_graph": True},
     "table": {"model": "table", "amp": "off"},
+    "tensorboard": {"model": "mlp", "amp": "off", "tracker": "tensorboard"},
+    "mlflow": {"model": "mlp", "amp": "off", "tracker": "mlflow"},
+    "wandb": {"model": "mlp", "amp": "off", "tracker": "wandb"},
     "watch": {"model": "mlp", "amp": "off", "watch": ["replicas", "spikes", "ranks"]},
     "fsdp": {"model": "mlp", "amp": "bf16", "accumulation": True, "sharding": "fsdp"},
     "causal": {"model": "causal-lm", "amp": "off"},
@@ -70,7 +73,10 @@ REPLICAS = "which values must be equal on all ranks is not in the source"
 SPIKES = "which losses and norms are usual shows while a run goes on"
 WAITING = "who is waited for shows while a run stands still"
 MODE = "in which mode a network is shows while a run goes on"
+STARTS = "that two starts may have one run is not in the source"
+ELSEWHERE = "that a field holds a tensor of the device is said in another file"
 CONTENT = "whether it is right depends on the data"
+RECORD = "what a tracker keeps of a run is not in the source"
 OTHERS = "the checker reads the files of SLURM and torchrun, not those of other schedulers"
 
 # fmt: off
@@ -97,6 +103,12 @@ MUTATIONS = [
         "    *inputs, targets = (tensor.to(device, non_blocking=True) for tensor in batch)\n",
         "    *inputs, targets = batch\n"
         "    inputs = [x.to(device, non_blocking=True) for x in inputs]\n"),
+    Mutation("D3", "a sum over ranks is taken on the CPU", "mlp", "engine/distributed.py",
+        "torch.tensor(value, dtype=torch.float64, device=device)",
+        "torch.tensor(value, dtype=torch.float64)", check=ELSEWHERE),
+    Mutation("D3", "the counts of a step stay on the CPU", "gpt", "engine/loading.py",
+        "self.sums = numbers.to(device, non_blocking=True)", "self.sums = numbers",
+        check=ELSEWHERE),
     Mutation("D4", "device from the global rank", "mlp", "engine/distributed.py",
         "    device = _pick_device(cfg, local_rank)\n", "    device = _pick_device(cfg, rank % 4)\n"
         "    device = torch.device(device.type, rank) if device.type == 'cuda' else device\n",
@@ -174,6 +186,11 @@ MUTATIONS = [
         "    loading.prepare(cfg.data)\n",
         "    with distributed.session(cfg.ddp):\n        loading.prepare(cfg.data)\n",
         check="how long it takes is not in the source; it returns at once where data is prepared"),
+    Mutation("D14", "rank 0 works, and gives no sign of life to those that wait", "mlp",
+        "engine/distributed.py",
+        "            while wait([work], 1).not_done:\n"
+        '                process.store.add(f"{answer} goes on", 1)\n', "",
+        check="how long a task takes is not in the source"),
     # --- data ---
     Mutation("D14", "one rank of a node prepares, the others are in the process group already",
         "mlp", "engine/loading.py",
@@ -498,6 +515,13 @@ MUTATIONS = [
         "    distributed.on_main(process, task)\n", "    task()\n"),
     Mutation("K1", "the first rank of each node writes", "mlp", "engine/distributed.py",
         "        return self.rank == 0\n", "        return self.local_rank == 0\n"),
+    Mutation("K1", "an older start saves after a newer start has taken the run over", "mlp",
+        "engine/checkpoint.py", "(owner := (folder / OWNER).read_text()) != ME", "(owner := '')",
+        check=STARTS),
+    Mutation("K1", "a run belongs to its first start", "mlp", "engine/checkpoint.py",
+        "        (run / OWNER).write_text(ME)",
+        "        (run / OWNER).exists() or (run / OWNER).write_text(ME)",
+        check=STARTS),
     Mutation("K2", "names with module.", "mlp", "engine/state.py",
         "self.model.module.state_dict()", "self.model.state_dict()"),
     Mutation("K2", "names with _orig_mod.", "mlp", "engine/distributed.py",
@@ -609,6 +633,15 @@ MUTATIONS = [
     Mutation("O1", "every rank writes the history", "mlp", "engine/report.py",
         "        if self.process.is_main:\n            with (self.folder / HISTORY).open(",
         "        if True:\n            with (self.folder / HISTORY).open("),
+    Mutation("O1", "every rank logs", "mlp", "train.py",
+        "        run.loaders.shard.start(",
+        "        __import__('logging').warning('epoch %d', epoch)\n"
+        "        run.loaders.shard.start(",
+        check="which ranks a logger writes for is set where it is configured"),
+    Mutation("O1", "every rank has a bar", "mlp", "train.py",
+        "        run.loaders.shard.start(",
+        "        print(f'[....] {epoch}', file=__import__('sys').stderr)\n"
+        "        run.loaders.shard.start("),
     Mutation("O2", "rank 0's own loss", "mlp", "engine/report.py",
         "distributed.sum_over_ranks(state.loss.clone())", "state.loss.clone()",
         check="to log one rank's loss is a choice, as long as it is called so"),
@@ -627,6 +660,12 @@ MUTATIONS = [
     Mutation("O4", "a condition on the norm", "gpt", "steps.py",
         "    state.updates += optim.step(",
         "    if state.norm > 1000:\n        print('large')\n    state.updates += optim.step("),
+    Mutation("O4", "a list of all losses", "mlp", "train.py",
+        "            ends_epoch = ", "            vars(run.reporter).setdefault('losses', [])"
+        ".append(state.loss.item())\n            ends_epoch = ", check=ELSEWHERE),
+    Mutation("O4", "the norm in a text of each step", "mlp", "train.py",
+        "            ends_epoch = ",
+        "            text = f'{state.norm:.3f}'\n            ends_epoch = ", check=ELSEWHERE),
     Mutation("O5", "each rank chooses its folder", "mlp", "engine/report.py",
         "    return Path(distributed.on_main(process, lambda: str(_create_folder(cfg))))\n",
         "    return _create_folder(cfg)\n"),
@@ -659,11 +698,29 @@ MUTATIONS = [
         "    network.eval()\n    sums: ", "    sums: ", check=MODE),
     Mutation("O8", "trains on in evaluation mode", "table", "steps.py",
         "    network.train()\n    totals", "    totals", check=MODE),
+    Mutation("O9", "steps come twice after a restart", "tensorboard", "engine/tracker.py",
+        "purge_step=step + 1", "purge_step=None", check=RECORD),
+    Mutation("O1", "every rank opens a record", "tensorboard", "engine/report.py",
+        "            if self.cfg.log.track:\n                # The",
+        "        if self.cfg.log.track:\n            if True:\n                # The"),
+    Mutation("O9", "values are recorded again after a restart", "mlflow", "engine/tracker.py",
+        "if step > self.last.get(name, -1)]", "if self.last or step]", check=RECORD),
+    Mutation("O9", "the run seems to go on for ever", "mlflow", "engine/report.py",
+        "        self.leave()\n\n    def leave", "\n    def leave", check=RECORD),
+    Mutation("O9", "nothing is recorded of a run that is told to stop", "wandb", "train.py",
+        "                run.reporter.leave()\n", "", check=RECORD),
+    Mutation("O9", "each start is another run", "wandb", "engine/tracker.py",
+        "    if step == 0 or not path.exists():\n", "    if True:\n", check=RECORD),
     # --- launch ---
     Mutation("L1", "the number of processes is fixed", "slurm", "launch/node.sh",
         '--nproc-per-node="$NPROC"', "--nproc-per-node=8"),
     Mutation("L1", "srun is not told of the cores", "slurm", "launch/slurm.sbatch",
         "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK\n", ""),
+    Mutation("L1", "a command comes before the directives", "slurm", "launch/slurm.sbatch",
+        "#SBATCH --job-name=my-project\n", "module purge || true\n#SBATCH --job-name=my-project\n"),
+    Mutation("L1", "two jobs of ranks without torchrun have one port", "slurm",
+        "launch/slurm_direct.sbatch", "PORT=$((20000 + SLURM_JOB_ID % 10000))", "PORT=29500",
+        check="D11"),
     Mutation("L1", "the world is not stated", "slurm", "launch/node.sh",
         ' ddp.expected_world_size="$((NNODES * NPROC))"', "",
         check="which values a program wants to be told is its own affair"),
@@ -718,6 +775,10 @@ MUTATIONS = [
     Mutation("L4", "a lost node is not looked for", "slurm", "launch/slurm.sbatch",
         " || silent=$(silent_nodes)", "",
         check="that a job should come back is not in the source"),
+    Mutation("L7", "variables of NCCL are read as commands", "slurm", "launch/env.sh",
+        '            export "${line?}"\n', '            eval "export $line"\n'),
+    Mutation("L7", "variables of the job are overwritten", "slurm", "launch/env.sh",
+        " && ! -v ${line%%=*} ]]", " ]]", check="which value shall win is not in the source"),
     Mutation("L8", "pods that saved do not start again", "hosts",
         "launch/kubernetes/pytorchjob.yaml",
         "restartPolicy: ExitCode", "restartPolicy: Never", check=OTHERS),

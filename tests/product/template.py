@@ -107,7 +107,7 @@ def _partly(answers: Mapping[str, Value]) -> Answers:
 
 def text(path: str, answers: Mapping[str, Value]) -> str | None:
     """The text of a project's file; None where the project has no such file."""
-    return _text(path, _needed(path, answers))
+    return _text(path, _needed(path, _partly(answers)))
 
 
 def numbered(rows: Sequence[Answers], paths: Iterable[str]) -> list[tuple[int, ...]]:
@@ -150,8 +150,10 @@ def project(
     answers: Mapping[str, Value], paths: Iterable[str] | None = None
 ) -> Iterator[tuple[str, str]]:
     """All files of a project, or those that it has of some: path and text."""
+    # Whole: a default may follow from an answer that not every file reads.
+    whole = _partly(answers)
     for path in files() if paths is None else paths:
-        content = text(path, answers)
+        content = _text(path, _needed(path, whole))
         if content is not None:
             yield path, content
 

@@ -11,13 +11,11 @@ import config
 import data
 from support import common
 
-ROWS = 40
 
-
-def write_table(path: Path) -> None:
+def write_table(path: Path, rows: int = 40) -> None:
     """A small table with a number, a constant, and labels that are words."""
-    sizes, kinds = [float(n) for n in range(ROWS)], ["even", "odd"] * (ROWS // 2)
-    table = pa.table({"size": sizes, "constant": [1.0] * ROWS, "kind": kinds})
+    sizes, kinds = [float(n) for n in range(rows)], ["even", "odd"] * (rows // 2)
+    table = pa.table({"size": sizes, "constant": [1.0] * rows, "kind": kinds})
     (csv.write_csv if path.suffix == ".csv" else parquet.write_table)(table, path)
 
 
@@ -38,6 +36,10 @@ def test_own_file(name: str, tmp_path: Path) -> None:
     assert train.inputs[:, 0].std().item() == pytest.approx(1.0)
     assert torch.cat((train.inputs, val.inputs)).isfinite().all()
     assert torch.cat((train.targets, val.targets)).bincount().tolist() == [20, 20]
+    write_table(tmp_path / name, rows=10)
+    data.prepare(cfg)
+    train, val, _ = data.open_splits(cfg)
+    assert len(train) + len(val) == 10, "the file was edited, and what it held before is read"
 
 
 @pytest.mark.parametrize("name", ["digits", "wine", "breast_cancer"])
@@ -48,17 +50,6 @@ def test_bundled_sets(name: str, tmp_path: Path) -> None:
     first, second = data.open_splits(cfg), data.open_splits(cfg)
     assert first.val.inputs.equal(second.val.inputs)
     assert first.shape.classes == len(first.train.targets.unique())
-
-
-def test_edited_file_is_read_anew(tmp_path: Path) -> None:
-    """What was prepared from the file before does not count any more."""
-    path = tmp_path / "table.csv"
-    cfg = settings(tmp_path, path)
-    for rows in (10, 20):
-        path.write_text("size,kind\n" + "".join(f"{n},{n % 2}\n" for n in range(rows)))
-        data.prepare(cfg)
-        train, val, _ = data.open_splits(cfg)
-        assert len(train) + len(val) == rows
 
 
 REFUSED = {

@@ -79,12 +79,13 @@ def test_folder_of_splits(tmp_path: Path) -> None:
     folder = tmp_path / "texts"
     folder.mkdir()
     write(folder / "train.csv", ROWS)
-    write(folder / "val.jsonl", ROWS[3:5])
+    write(folder / "val.jsonl", [*ROWS[3:5], ("Nine", "zero or one")])
     cfg = settings(tmp_path, source=str(folder), length=32, vocabulary=300)
     data.prepare(cfg)
     splits = data.open_splits(cfg)
     assert texts(splits.train, cfg) == expected(ROWS)
-    assert texts(splits.val, cfg) == expected(ROWS[3:5])
+    # A class that training has no text of is a class, too.
+    assert texts(splits.val, cfg) == [*expected(ROWS[3:5]), ("nine", 2)]
 
 
 def test_column_that_is_missing(tmp_path: Path) -> None:

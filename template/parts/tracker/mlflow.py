@@ -23,16 +23,23 @@ class Tracker:
         if step == 0 or not path.exists():
             path.write_text(self._create_run(folder.name, cfg))
         self.run_id = path.read_text()
+        self.client.update_run(self.run_id, "RUNNING")  # which the start before has ended
+        # Steps after the checkpoint come again, and MLflow would keep both values of each.
+        names = self.client.get_run(self.run_id).data.metrics
+        self.last = {name: self._last_step(name) for name in names}
 
     def log(self, step: int, row: dict[str, float]) -> None:
-        """Record the values of a step."""
+        """Record the values of a step that are not recorded yet."""
         now = int(time.time() * 1000)
-        metrics = [Metric(name, value, now, step) for name, value in row.items()]
-        self.client.log_batch(self.run_id, metrics)
+        new = [name for name in row if step > self.last.get(name, -1)]
+        self.client.log_batch(self.run_id, [Metric(name, row[name], now, step) for name in new])
 
     def finish(self) -> None:
         """Mark the run as ended."""
         self.client.set_terminated(self.run_id)
+
+    def _last_step(self, name: str) -> int:
+        return max(point.step for point in self.client.get_metric_history(self.run_id, name))
 
     def _create_run(self, name: str, cfg: config.Config) -> str:
         found = self.client.get_experiment_by_name(PROJECT)

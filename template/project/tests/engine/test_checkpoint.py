@@ -29,6 +29,12 @@ def test_rotation_keeps_what_was_just_written(tmp_path: Path) -> None:
     checkpoint.rotate(newest, keep=1, best_step=0)
     assert checkpoint.newest_good(tmp_path) == str(newest)
     assert not leftover.exists()
+    newest.write_bytes(b"damaged")
+    with pytest.raises(config.ConfigError, match="no checkpoint of"):  # it would be overwritten
+        checkpoint.newest_good(tmp_path)
+    for path in newest.parent.glob("*.json"):
+        path.unlink()
+    assert checkpoint.newest_good(tmp_path) == "", "a first save that never ended is nothing"
 
 
 REASONS = {
@@ -76,13 +82,3 @@ def test_power_cut_leaves_whole_files(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "fsync", note)
     path = save(tmp_path, 1)
     assert synced == [path.stat().st_size, 1, path.with_suffix(".json").stat().st_size, 2]
-
-
-def test_no_good_checkpoint_is_an_error(tmp_path: Path) -> None:
-    """To begin anew would overwrite the run; but a first save that never ended is nothing."""
-    path = save(tmp_path, 1)
-    path.write_bytes(b"damaged")
-    with pytest.raises(config.ConfigError, match="no checkpoint of"):
-        checkpoint.newest_good(tmp_path)
-    path.with_suffix(".json").unlink()
-    assert checkpoint.newest_good(tmp_path) == ""

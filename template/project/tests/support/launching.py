@@ -97,6 +97,8 @@ class Stage:
         self.bin.mkdir()
         shutil.copytree(common.PROJECT / "launch", folder / "launch")
         (folder / "train.py").touch()
+        with (folder / "launch" / "nccl.env").open("a") as file:
+            file.write("NCCL_GIVEN=the file's\nNCCL_TEXT=$(exit 3) as it stands\n")
         self.edit("launch/env.sh", "builtin source .*", "true")  # what an image brings
         path = f"{self.bin}:{os.environ['PATH']}"
         self.variables = {"PATH": path, "HOME": str(folder), **variables}
@@ -185,7 +187,8 @@ def cancel(job: subprocess.Popen[bytes]) -> None:
 
 def directives(script: str, mark: str) -> dict[str, str]:
     """A launch file's requests to its scheduler: option -> value."""
-    words = found(script, f"^#{mark} (.*)")
+    text = re.split("^[^#\\n]", (common.PROJECT / script).read_text(), maxsplit=1, flags=re.M)[0]
+    words = re.findall(f"^#{mark} (.*)", text, re.MULTILINE)  # none is read after a command
     return {word.partition("=")[0]: word.partition("=")[2] for word in words}
 
 
