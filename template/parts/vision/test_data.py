@@ -249,8 +249,9 @@ def save_pretrained(folder: Path, kind: str) -> Any:
     size = NETWORKS[kind]()
     network = transformers.AutoModelForImageClassification.from_config(size)
     network.to(torch.bfloat16).save_pretrained(folder)
-    about = {"size": {"shortest_edge": 32}, "crop_size": {"height": 28, "width": 28}}
-    about |= {"do_center_crop": True, "image_mean": [0.5, 0.4, 0.2], "image_std": [0.2, 0.2, 0.4]}
+    about: dict[str, Any] = {"size": {"shortest_edge": 32}, "do_center_crop": True}
+    about |= {"crop_size": {"height": 28, "width": 28}}
+    about |= {"image_mean": [0.5, 0.4, 0.2], "image_std": [0.2, 0.2, 0.4]}
     (folder / data.PROCESSOR).write_text(json.dumps(about))
     return network
 
