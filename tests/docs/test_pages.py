@@ -22,7 +22,7 @@ EFFECTS = {
     "howto/fsdp.md": ["my-model/engine/sharding.py", "my-model/runs/first/curve.png"],
     "howto/hang.md": ["my-hang/runs/first/config.toml"],
     "howto/hugging-face.md": ["my-model/runs/lora/curve.png"],
-    "howto/images.md": ["my-images/runs/first/curve.png"],
+    "howto/images.md": ["my-images/runs/first/curve.png", "my-vision/exported/model.safetensors"],
     "howto/memory.md": ["my-gpt/large.toml"],
     "howto/own-model.md": ["my-signals/runs/first/curve.png"],
     "howto/shards.md": ["my-shards/runs/first/curve.png", "my-shards/data/shards/index.json"],

@@ -38,6 +38,8 @@ PRELOADED = [
     "pyarrow.compute",
     "transformers.models.distilbert.modeling_distilbert",
     "transformers.models.gpt_neox.modeling_gpt_neox",
+    "transformers.models.vit.modeling_vit",
+    "PIL.ImageOps",
     "peft",
     "torch.utils.tensorboard",
     "mlflow",

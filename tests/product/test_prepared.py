@@ -47,6 +47,7 @@ MISTAKES = {
     "custom": SHARES,
     "mlp": SHARES,
     "resnet": ["data.source=absent", *SHARES],
+    "vision": ["data.source=absent", "data.pretrained=absent", *SHARES],
     "table": ["data.source=", "data.source=/", "data.source=**x", "latin.csv", *SHARES],
     "causal-lm": ["data.source=absent", "empty.jsonl", "words.jsonl", "list.jsonl", *SHARES],
     "text-classifier": ["empty.csv", "bytes.csv", "words.jsonl", "list.jsonl", *SHARES],

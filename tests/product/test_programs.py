@@ -41,6 +41,7 @@ SOURCE = {
     "causal-lm": ["data.validation=0.02"],
     "text-classifier": ["data.validation=0.05"],
     "resnet": ["data.validation=0.05", "data.rotate=0.0", "data.zoom=0.0", "data.shift=0.0"],
+    "vision": ["data.validation=0.05", "data.crop=0.0", "data.jitter=0.0", "model.width=32"],
     "custom": ["data.validation=0.05"],
 }
 # These say what is computed; whatever else is chosen must not change the losses.

@@ -16,9 +16,10 @@ from product.test_levers import ALL, BRIEF
 LAYERS = [
     ("engine.settings",),
     ("config",),
-    ("columns", "corpus", "documents"),
+    ("columns", "corpus", "documents", "images"),
     ("data",),
-    ("model", "optim"),
+    ("model",),
+    ("optim",),
     ("engine.",),
     ("steps",),
     ("train",),

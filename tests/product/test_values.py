@@ -86,6 +86,7 @@ SIZES = {
     "gpt": ("model.width=100", "model.width = 100 must be a multiple of 2 * model.heads"),
     "causal-lm": ("model.width=100", "model.width = 100 must be a multiple of 2 * model.heads"),
     "text-classifier": ("model.width=90", "model.width = 90 must be a multiple of model.heads"),
+    "vision": ("model.width=90", "model.width = 90 must be a multiple of model.heads"),
     "resnet": ("model.width=40", "model.width = 40 must be a multiple of 16"),
 }
 

@@ -95,6 +95,14 @@ GOALS = {
         ".1f",
     ),
     "resnet": Goal("val_accuracy", always(0.98), True, "accuracy", "digits, 8 × 8 images", ".1%"),
+    "vision": Goal(
+        "val_accuracy",
+        always(0.95),
+        True,
+        "accuracy",
+        "digits, 8 × 8 images, network from scratch",
+        ".1%",
+    ),
     "gpt": Goal(
         "val_bits_per_byte",
         always(1.8),

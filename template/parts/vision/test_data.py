@@ -1,0 +1,355 @@
+"""Images from folders of files, augmentation, and pretrained networks."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from PIL import Image
+from torch.testing import assert_close
+
+import config
+import data
+import images
+import model
+import optim
+from support import common
+
+COLOURS = {"blue": (0, 0, 255), "green": (0, 255, 0), "red": (255, 0, 0)}
+PLAIN = images.Augment(crop=0.0, flip=False, jitter=0.0)
+
+
+def settings(folder: Path, **changes: Any) -> config.Data:
+    """The small data config, for images in folder/images and with what is prepared in `folder`."""
+    own = {"source": str(folder / "images"), "folder": str(folder), "image_size": 16}
+    return replace(common.settings(folder).data, **{**own, **changes})
+
+
+def draw(folder: Path, count: int) -> None:
+    """`count` images of each colour, in a folder per colour, in several formats and sizes."""
+    for name, colour in COLOURS.items():
+        (folder / name).mkdir(parents=True)
+        for number in range(count):
+            ending = ("png", "jpg", "bmp")[number % 3]
+            image = Image.new("RGB", (20 + number, 30), colour)
+            image.save(folder / name / f"{number}.{ending}")
+        (folder / name / "notes.txt").write_text("not an image")
+
+
+def colours(split: data.Images) -> list[int]:
+    """What is seen on each image: the brightest channel, as the number of the class."""
+    batch = split.__getitems__(list(range(len(split))))
+    assert batch.inputs.shape[1:] == (3, 16, 16)
+    assert batch.inputs.dtype == torch.uint8
+    seen = 2 - batch.inputs.float().mean((2, 3)).argmax(1)  # red is channel 0 and class 2
+    assert torch.equal(seen, batch.targets)
+    return seen.tolist()
+
+
+def test_folder_is_divided(tmp_path: Path) -> None:
+    """Each image is in one split, with the class of its folder; classes are in their order."""
+    draw(tmp_path / "images", 6)
+    cfg = settings(tmp_path, validation=0.25)
+    data.prepare(cfg)
+    splits = data.open_splits(cfg)
+    assert splits.shape.labels == ["blue", "green", "red"]
+    train, val = colours(splits.train), colours(splits.val)
+    assert len(val) == 4
+    assert sorted(train + val) == [0] * 6 + [1] * 6 + [2] * 6
+
+
+def test_images_that_came_later_are_seen(tmp_path: Path) -> None:
+    """The list that was prepared before does not count any more; nested folders are of a class."""
+    draw(tmp_path / "images", 2)
+    cfg = settings(tmp_path)
+    data.prepare(cfg)
+    for place, count in (("late.png", 7), ("a/b/late.png", 8)):
+        path = tmp_path / "images" / "red" / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (20, 20), COLOURS["red"]).save(path)
+        data.prepare(cfg)
+        train, val, _ = data.open_splits(cfg)
+        assert len(train) + len(val) == count
+
+
+@pytest.mark.parametrize("val", ["val", "valid", "validation"])
+def test_folders_of_splits(val: str, tmp_path: Path) -> None:
+    """train/ and val/ are taken as they are; files of other programs are no images."""
+    draw(tmp_path / "images" / "train", 3)
+    draw(tmp_path / "images" / val, 1)
+    for name in (".git", "__MACOSX"):
+        (tmp_path / "images" / "train" / name).mkdir()
+    (tmp_path / "images" / "train" / "red" / "._0.jpg").write_bytes(b"resources")
+    cfg = settings(tmp_path)
+    data.prepare(cfg)
+    splits = data.open_splits(cfg)
+    assert sorted(colours(splits.train)) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert sorted(colours(splits.val)) == [0, 1, 2]
+
+
+def test_names_of_splits_are_no_classes(tmp_path: Path) -> None:
+    """They are refused, with what to do."""
+    for name in ("train", "test", "day"):
+        draw(tmp_path / "images" / name, 1)
+    with pytest.raises(config.ConfigError, match=r"\['test', 'train'\] .* splits: rename"):
+        data.prepare(settings(tmp_path))
+
+
+MISTAKES = {
+    "train/none/": "none holds no images: remove the folder",
+    "val/none/": "none is no class: .*train has none such",
+    "valid/red/": r"several folders for validation: \['val', 'valid'\]",
+    "train/loose.jpg": r"loose\.jpg is in the folder of no class",
+    "loose.jpg": r"loose\.jpg is in the folder of no class",
+    "train/red/damaged.jpg": r"damaged\.jpg cannot be read as an image",
+    "val/red/cut.jpg": r"cut\.jpg cannot be read as an image",
+}
+
+
+@pytest.mark.parametrize("place", MISTAKES)
+def test_mistakes_are_named_before_the_first_step(place: str, tmp_path: Path) -> None:
+    """A folder or file where none belongs, an empty class, a damaged file; nothing is left."""
+    for name in ("train", "val"):
+        draw(tmp_path / "images" / name, 2)
+    path = tmp_path / "images" / place
+    if path.suffix:
+        whole = (tmp_path / "images" / "train" / "red" / "1.jpg").read_bytes()
+        path.write_bytes(whole[:-200] if path.stem == "cut" else b"damaged")
+    else:
+        path.mkdir(parents=True)
+    with pytest.raises(config.ConfigError, match=MISTAKES[place]):
+        data.prepare(settings(tmp_path))
+    assert not [*tmp_path.glob("*.partial")]
+
+
+def test_folder_without_classes(tmp_path: Path) -> None:
+    """A folder that is not there is not taken for one without classes."""
+    with pytest.raises(config.ConfigError, match="absent': there is no such folder"):
+        data.prepare(settings(tmp_path, source=str(tmp_path / "absent")))
+    with pytest.raises(config.ConfigError, match="one folder of images per class"):
+        data.prepare(settings(tmp_path, source=str(tmp_path)))
+
+
+def seen(path: Path) -> list[list[int]]:
+    """The pixels of an image in its upper left and lower right corner, as the model gets them."""
+    image = images.read(path, 16)
+    return [image[:, 0, 0].tolist(), image[:, -1, -1].tolist()]
+
+
+def test_images_are_seen_as_people_see_them(tmp_path: Path) -> None:
+    """Of 16 bits the upper 8, on white where nobody sees anything, upright."""
+    image = Image.new("I", (16, 16), 100 * 256 + 3)
+    image.putpixel((0, 0), 65535)
+    image.convert("I;16").save(tmp_path / "0.png")
+    assert seen(tmp_path / "0.png") == [[255] * 3, [100] * 3]
+    image = Image.new("RGBA", (16, 16), (0, 0, 0, 255))
+    image.putpixel((0, 0), (0, 0, 0, 0))
+    image.save(tmp_path / "1.png")
+    assert seen(tmp_path / "1.png") == [[255] * 3, [0] * 3]
+    image = Image.new("RGB", (16, 16), (0, 0, 0))
+    image.putpixel((0, 0), (255, 255, 255))
+    image.getexif()[0x0112] = 3  # upside down
+    image.save(tmp_path / "2.png", exif=image.getexif())
+    assert seen(tmp_path / "2.png") == [[0] * 3, [255] * 3]
+    Image.new("F", (16, 16), 1000).save(tmp_path / "3.tif")
+    with pytest.raises(config.ConfigError, match=r"3\.tif cannot be .* mode 'F'"):
+        seen(tmp_path / "3.tif")
+
+
+def test_colours_are_those_of_the_training_images(tmp_path: Path) -> None:
+    """Mean and deviation, and in the model numbers around 0 with a deviation of 1."""
+    draw(tmp_path / "images" / "train", 2)
+    draw(tmp_path / "images" / "val", 1)
+    Image.new("RGB", (9, 9), (255, 255, 255)).save(tmp_path / "images" / "val" / "red" / "9.png")
+    cfg = settings(tmp_path)
+    data.prepare(cfg)
+    train, _, shape = data.open_splits(cfg)
+    pixels = train.__getitems__(list(range(len(train)))).inputs.double()
+    assert_close(torch.tensor(shape.mean).double(), pixels.mean((0, 2, 3)), atol=1e-4, rtol=0)
+    deviation = pixels.std((0, 2, 3), correction=0)
+    assert_close(torch.tensor(shape.deviation).double(), deviation, atol=1e-4, rtol=0)
+    network: Any = model.build(common.settings(tmp_path).model, shape)
+    given: list[torch.Tensor] = []
+    network.inner.register_forward_pre_hook(
+        lambda _, __, named: given.append(named["pixel_values"]), with_kwargs=True
+    )
+    network(pixels.byte())
+    assert_close(given[0].mean((0, 2, 3)), torch.zeros(3), atol=1e-5, rtol=0)
+    assert_close(given[0].std((0, 2, 3), correction=0), torch.ones(3), atol=1e-5, rtol=0)
+
+
+def test_augmentation(tmp_path: Path) -> None:
+    """Random for training images, repeated by the same seed, absent from validation."""
+    draw(tmp_path / "images", 4)
+    for path in (tmp_path / "images").rglob("*.png"):
+        Image.linear_gradient("L").save(path)
+    cfg = settings(tmp_path, crop=0.5, jitter=0.3)
+    data.prepare(cfg)
+    splits = data.open_splits(cfg)
+    for split, changes in ((splits.train, True), (splits.val, False)):
+        chosen = list(range(len(split)))
+        torch.manual_seed(1)
+        one, other = split.__getitems__(chosen), split.__getitems__(chosen)
+        torch.manual_seed(1)
+        again = split.__getitems__(chosen)
+        assert torch.equal(one.inputs, again.inputs)
+        assert torch.equal(one.inputs, other.inputs) != changes
+
+
+def test_parts_lie_within_the_image() -> None:
+    """Of a random area, shape and place, and on the average as large as data.crop says."""
+    augment = replace(PLAIN, crop=0.6)
+    boxes = torch.tensor([augment.box(200, 100) for _ in range(500)])
+    left, upper, right, lower = boxes.unbind(1)
+    assert min(left.min(), upper.min(), (200 - right).min(), (100 - lower).min()) >= -1e-3
+    areas = (right - left) * (lower - upper) / 20000
+    assert 0.4 - 1e-3 <= areas.min() < 0.45
+    assert areas.max() <= 1
+    assert areas.mean() == pytest.approx(0.7, abs=0.03)
+    assert (left / (200 - right + left)).std() > 0.2, "always the same place"
+
+
+def test_changes_of_colours() -> None:
+    """Nothing changes nothing; half of all are mirrored; grey stays grey, and within its bounds."""
+    given = torch.randint(256, (64, 3, 8, 8), dtype=torch.uint8)
+    assert PLAIN(given).equal(given)
+    mirrored = replace(PLAIN, flip=True)(given)
+    turned = (mirrored == given.flip(3)).flatten(1).all(1).sum().item()
+    assert turned + (mirrored == given).flatten(1).all(1).sum().item() == 64
+    assert 16 < turned < 48
+    grey = torch.full((64, 3, 8, 8), 100, dtype=torch.uint8)
+    changed = replace(PLAIN, jitter=0.2)(grey)
+    assert (changed == changed[:, :1, :1, :1]).all()
+    assert 80 <= changed.min() < 90 < 110 < changed.max() <= 120
+
+
+# --- Pretrained networks --------------------------------------------------------------------------
+
+NETWORKS: dict[str, Any] = {
+    "Dinov2": lambda: transformers.Dinov2Config(
+        hidden_size=16, num_hidden_layers=2, num_attention_heads=2, image_size=28, patch_size=14
+    ),
+    "ResNet": lambda: transformers.ResNetConfig(
+        embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic"
+    ),
+    "ConvNext": lambda: transformers.ConvNextConfig(
+        hidden_sizes=[8, 16], depths=[1, 1], num_stages=2
+    ),
+    "Swin": lambda: transformers.SwinConfig(
+        image_size=28, patch_size=2, embed_dim=8, depths=[1, 1], num_heads=[1, 2], window_size=7
+    ),
+}
+
+
+def save_pretrained(folder: Path, kind: str) -> Any:
+    """A small network with a head for two classes, in bfloat16, and its processor; the network."""
+    size = NETWORKS[kind]()
+    network = transformers.AutoModelForImageClassification.from_config(size)
+    network.to(torch.bfloat16).save_pretrained(folder)
+    about: dict[str, Any] = {"size": {"shortest_edge": 32}, "do_center_crop": True}
+    about |= {"crop_size": {"height": 28, "width": 28}}
+    about |= {"image_mean": [0.5, 0.4, 0.2], "image_std": [0.2, 0.2, 0.4]}
+    (folder / data.PROCESSOR).write_text(json.dumps(about))
+    return network
+
+
+def opened(folder: Path, kind: str) -> tuple[Any, data.Splits]:
+    """What was saved, and three classes of images for that network."""
+    saved = save_pretrained(folder / "network", kind)
+    draw(folder / "images", 2)
+    cfg = settings(folder, pretrained=str(folder / "network"))
+    data.prepare(cfg)
+    return saved, data.open_splits(cfg)
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_pretrained_network(kind: str, tmp_path: Path) -> None:
+    """Its weights in float32, its size, mean and deviation; a new head; all else is trained."""
+    saved, splits = opened(tmp_path, kind)
+    assert splits.shape.size == 28
+    assert splits.shape.mean == [127.5, 102.0, 51.0]
+    assert splits.shape.deviation == [51.0, 51.0, 102.0]
+    network: Any = model.build(common.settings(tmp_path).model, splits.shape)
+    expected = dict(model.backbone(saved).named_parameters())
+    for name, weight in model.backbone(network.inner).named_parameters():
+        assert weight.dtype == torch.float32
+        assert weight.equal(expected[name].float())
+    batch = splits.train.__getitems__([0, 1, 2, 3])
+    for _ in range(2):
+        loss = model.loss_sum(network(batch.inputs), batch.targets)
+        loss.backward()
+    unreached = {n for n, p in network.named_parameters() if p.requires_grad and p.grad is None}
+    assert not unreached, "{{ wrapper | upper }} would wait for their gradients"
+    # {% if not sharded %}
+    gradients = {n: (p, p.grad) for n, p in network.named_parameters() if p.grad is not None}
+    other = [n for n, (p, grad) in gradients.items() if grad.stride() != p.stride()]
+    assert not other, "gradients that DDP copies"
+    # {% endif %}
+    norms = {type(part).__name__: part for part in network.modules() if hasattr(part, "momentum")}
+    for norm in norms.values():
+        assert not norm.training
+        assert norm.num_batches_tracked == 0, "statistics of this rank's own samples"
+    assert network.inner.training, "dropout would be off"
+
+
+@pytest.mark.parametrize("kind", ["Dinov2", "ResNet"])
+def test_only_the_head_is_trained(kind: str, tmp_path: Path) -> None:
+    """With model.freeze; else the backbone has a learning rate of its own."""
+    _, splits = opened(tmp_path, kind)
+    cfg = common.settings(tmp_path, "model.freeze=true", "optim.backbone_lr=0.5")
+    network = model.build(cfg.model, splits.shape)
+    trained = {name for name, p in network.named_parameters() if p.requires_grad}
+    assert trained
+    assert all("classifier" in name for name in trained)
+    network = model.build(replace(cfg.model, freeze=False), splits.shape)
+    optimizer = optim.build(network, cfg.optim)
+    names = {id(p): name for name, p in network.named_parameters()}
+    optim.step(optimizer, torch.zeros(()), torch.tensor(0.25))
+    for group in optimizer.param_groups:
+        of_head = {"classifier" in names[id(p)] for p in group["params"]}
+        assert of_head == {group["lr"].item() == 0.25}, "the rate of the other part"
+        assert group["lr"].item() in (0.25, 0.125)
+
+
+def test_networks_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    """No folder, no processor, no classifier, weights of another network; nothing to freeze."""
+    _, splits = opened(tmp_path, "Dinov2")
+    cfg = common.settings(tmp_path)
+    with pytest.raises(config.ConfigError, match="is no folder, and cannot be fetched"):
+        data.prepare(settings(tmp_path, pretrained="absent/model/name"))
+    (tmp_path / "network" / data.PROCESSOR).write_text('{"size": {"height": 4, "width": 8}}')
+    with pytest.raises(config.ConfigError, match="only squares"):
+        data.prepare(settings(tmp_path, pretrained=str(tmp_path / "network")))
+    (tmp_path / "network" / data.PROCESSOR).unlink()
+    with pytest.raises(config.ConfigError, match="does not say how the network sees images"):
+        data.prepare(settings(tmp_path, pretrained=str(tmp_path / "network")))
+    path = tmp_path / "network" / "config.json"
+    about = json.loads(path.read_text())
+    path.write_text(json.dumps({**about, "num_hidden_layers": 3}))
+    with pytest.raises(config.ConfigError, match=r"no weights that fit for .*layer\.2"):
+        model.build(cfg.model, splits.shape)
+    path.write_text(json.dumps({"model_type": "gpt2"}))
+    with pytest.raises(config.ConfigError, match="holds no image classifier"):
+        model.build(cfg.model, splits.shape)
+    with pytest.raises(config.ConfigError, match=r"needs a network in data\.pretrained"):
+        model.build(replace(cfg.model, freeze=True), replace(splits.shape, weights=""))
+
+
+def test_network_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The data's preparation fetches the network; the ranks open this node's copy, by its path."""
+    hub = tmp_path / "hub" / "models--some--network"
+    save_pretrained(hub / "snapshots" / "123", "ResNet")
+    (hub / "refs").mkdir()
+    (hub / "refs" / "main").write_text("123")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(hub.parent))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    draw(tmp_path / "images", 2)
+    cfg = settings(tmp_path, pretrained="some/network")
+    data.prepare(cfg)
+    assert data.open_splits(cfg).shape.weights == str(hub / "snapshots" / "123")
+    hub.rename(tmp_path / "elsewhere")
+    with pytest.raises(config.ConfigError, match="the pretrained network is gone"):
+        data.open_splits(cfg)

@@ -1,0 +1,64 @@
+"""New images are predicted for as those of the training were."""
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from pyarrow import csv
+
+import config
+import data
+import train
+from support import common, processes
+from tools import predict
+
+COLOURS = {"blue": (0, 0, 255), "red": (255, 0, 0)}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short run on images of two colours, in one folder each."""
+    folder = tmp_path_factory.mktemp("images")
+    for name, colour in COLOURS.items():
+        (folder / "images" / name).mkdir(parents=True)
+        for number in range(12):
+            image = Image.new("RGB", (20 + number, 30), colour)
+            image.save(folder / "images" / name / f"{number}.png")
+    source = [f"data.source={folder / 'images'}", f"data.folder={folder}"]
+    chosen = [f"run.folder={folder}", "run.name=run", "train.max_steps=3", "data.image_size=16"]
+    processes.run(1, train.main, [*common.SMALL, *source, *chosen])
+    return folder / "run"
+
+
+def test_images_are_those_that_were_held_out(run: Path, tmp_path: Path) -> None:
+    """The same files give the same predictions, and a folder gives all its images."""
+    predict.main([str(run), "--output", str(tmp_path / "held_out.csv")])
+    expected = csv.read_csv(tmp_path / "held_out.csv").to_pylist()
+    assert {row["predicted"] for row in expected} <= COLOURS.keys()
+    val = data.open_splits(config.load(run / "config.toml").data).val
+    assert isinstance(val, data.Images)
+    files = [str(val.root / val.files.path(index)) for index in range(len(val))]
+    predict.main([str(run), *files, "--output", str(tmp_path / "new.csv")])
+    found = csv.read_csv(tmp_path / "new.csv").to_pylist()
+    assert [row["file"] for row in found] == files
+    for row, other in zip(found, expected, strict=True):
+        assert row["predicted"] == other["predicted"]
+        assert row["probability"] == pytest.approx(other["probability"], rel=1e-4)
+        assert Path(row["file"]).parent.name == other["target"]
+    predict.main([str(run), str(run.parent / "images"), "--output", str(tmp_path / "new.csv")])
+    assert len(csv.read_csv(tmp_path / "new.csv")) == 24
+
+
+def test_files_that_are_no_images_are_named(run: Path, tmp_path: Path) -> None:
+    """Nothing is written."""
+    (tmp_path / "notes.png").write_text("not an image")
+    (tmp_path / "empty").mkdir()
+    mistakes = {
+        "notes.png": "notes.png cannot be read as an image",
+        "empty": "neither a file nor a folder that holds images",
+        "absent.png": "neither a file nor a folder that holds images",
+    }
+    for name, reason in mistakes.items():
+        with pytest.raises(config.ConfigError, match=reason):
+            predict.main([str(run), str(tmp_path / name)])
+    assert not (run / "predictions.csv").exists()
