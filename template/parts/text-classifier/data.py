@@ -296,8 +296,9 @@ def fetch(name: str) -> str:
         if not [*Path(folder).glob("*.safetensors")]:
             folder = huggingface_hub.snapshot_download(name, allow_patterns=WEIGHTS + OLD_WEIGHTS)
     except (OSError, ValueError) as error:
+        first, *_ = str(error).splitlines()
         raise config.ConfigError(
-            f"data.pretrained = {name!r} is no folder, and cannot be fetched by name: {error}"
+            f"data.pretrained = {name!r} is no folder, and cannot be fetched by name: {first}"
         ) from error
     return str(folder)
 

@@ -154,8 +154,9 @@ def fetch(name: str) -> str:
     try:
         return str(huggingface_hub.snapshot_download(name, allow_patterns=WEIGHTS))
     except (OSError, ValueError) as error:
+        first, *_ = str(error).splitlines()
         raise config.ConfigError(
-            f"data.pretrained = {name!r} is no folder, and cannot be fetched by name: {error}"
+            f"data.pretrained = {name!r} is no folder, and cannot be fetched by name: {first}"
         ) from error
 
 

@@ -145,11 +145,23 @@ def _begin(cfg: config.Model, shape: data.Shape) -> Any:
         intermediate_size=4 * cfg.width,
         num_hidden_layers=cfg.layers,
         num_attention_heads=cfg.heads,
-        initializer_range=cfg.width**-0.5,  # the usual 0.02 is for 768 and more
+        qkv_bias=False,  # the softmax takes a key's bias out again
         id2label=dict(enumerate(shape.labels)),
         label2id={label: number for number, label in enumerate(shape.labels)},
     )
-    return transformers.AutoModelForImageClassification.from_config(size)
+    with torch.device("meta"):  # transformers draws weights in loops that look at their values
+        inner: Any = transformers.AutoModelForImageClassification.from_config(size)
+    for module in [*inner.modules()]:
+        for name, parameter in [*module.named_parameters(recurse=False)]:
+            setattr(module, name, _drawn(name, parameter.shape, cfg.width**-0.5))
+    return inner
+
+
+def _drawn(name: str, shape: torch.Size, deviation: float) -> nn.Parameter:
+    """New weights; the usual deviation of 0.02 is for a width of 768 and more."""
+    if len(shape) > 1:
+        return nn.Parameter(deviation * torch.randn(shape))
+    return nn.Parameter(torch.full(shape, float(name == "weight")))  # of a norm; or biases
 
 
 # {% if activation_checkpointing %}
