@@ -49,7 +49,8 @@ def rehearse(
     shutil.copy(Path(__file__).with_name("rehearse.py"), folder / "train.py")
     # Where each rank has its share of the optimizer's state, they would have to exchange it.
     world = 1 if answers["sharding"] == "zero1" else size
-    overrides = [*settings(answers, shared), f"train.global_batch_size={max(12, size)}"]
+    # Micro-batches of two: SyncBatchNorm, which takes such a device for a CPU, refuses one sample.
+    overrides = [*settings(answers, shared), f"train.global_batch_size={max(16, size)}"]
     found = []
     for rank in sorted({0, world - 1}):
         place = {"PRETENDED_RANK": str(rank), "PRETENDED_WORLD": str(world)}
