@@ -26,7 +26,7 @@ BASES: dict[str, Answers] = {
     "local": {"model": "custom", "amp": "off", "batch_norm": "local"},
     "dynamic": {"model": "mlp", "amp": "off", "dynamic_graph": True},
     "table": {"model": "table", "amp": "off"},
-    "watch": {"model": "mlp", "amp": "off", "watch": ["replicas", "spikes", "ranks"]},
+    "watch": {"model": "mlp", "amp": "off", "watch": ["replicas", "spikes", "ranks", "speed", "files"]},
     "fsdp": {"model": "mlp", "amp": "bf16", "accumulation": True, "sharding": "fsdp"},
     "causal": {"model": "causal-lm", "amp": "off"},
     "slurm": {
@@ -69,6 +69,8 @@ FSDP = "the checker reads programs of DDP: what FSDP shares out, the source alon
 REPLICAS = "which values must be equal on all ranks is not in the source"
 SPIKES = "which losses and norms are usual shows while a run goes on"
 WAITING = "who is waited for shows while a run stands still"
+FILES = "how people ask a run to stop is its own affair"
+SPEED = "which rank is slow shows while a run goes on"
 MODE = "in which mode a network is shows while a run goes on"
 CONTENT = "whether it is right depends on the data"
 OTHERS = "the checker reads the files of SLURM and torchrun, not those of other schedulers"
@@ -659,6 +661,24 @@ MUTATIONS = [
         "    network.eval()\n    sums: ", "    sums: ", check=MODE),
     Mutation("O8", "trains on in evaluation mode", "table", "steps.py",
         "    network.train()\n    totals", "    totals", check=MODE),
+    Mutation("O9", "to wait for others counts as work", "watch", "engine/watch/speed.py",
+        "output.register_hook(lambda _: engine.queue_callback(end))",
+        "output.register_hook(lambda _: engine.queue_callback(int))", check=SPEED),
+    Mutation("O9", "rank 0 knows of itself alone", "watch", "engine/watch/speed.py",
+        "distributed.sum_over_ranks(table.to(self.process.device)).cpu()", "table", check=SPEED),
+    Mutation("O9", "data are read in nobody's time", "watch", "engine/watch/speed.py",
+        "            self.now = Step(began, Mark(device))\n",
+        "            began = Mark(device)\n            self.now = Step(began, began)\n",
+        check=SPEED),
+    Mutation("O10", "each rank looks for itself", "watch", "engine/watch/files.py",
+        "        found = self.take() if process.is_main else 0\n"
+        "        wish = int(distributed.max_over_ranks(found, process.device))\n",
+        "        wish = self.take()\n", check=FILES),
+    Mutation("O10", "the file stays, and is found again", "watch", "engine/watch/files.py",
+        "(self.reporter.folder / name).unlink()", "(self.reporter.folder / name).stat()",
+        check=FILES),
+    Mutation("O10", "ended without a save", "watch", "train.py",
+        "            wanted = wanted or watch.files.saves\n", "", check=FILES),
     # --- launch ---
     Mutation("L1", "the number of processes is fixed", "slurm", "launch/node.sh",
         '--nproc-per-node="$NPROC"', "--nproc-per-node=8"),
