@@ -26,7 +26,11 @@ BASES: dict[str, Answers] = {
     "local": {"model": "custom", "amp": "off", "batch_norm": "local"},
     "dynamic": {"model": "mlp", "amp": "off", "dynamic_graph": True},
     "table": {"model": "table", "amp": "off"},
-    "watch": {"model": "mlp", "amp": "off", "watch": ["replicas", "spikes", "ranks", "speed", "files"]},
+    "watch": {
+        "model": "mlp",
+        "amp": "off",
+        "watch": ["replicas", "spikes", "ranks", "speed", "files"],
+    },
     "fsdp": {"model": "mlp", "amp": "bf16", "accumulation": True, "sharding": "fsdp"},
     "causal": {"model": "causal-lm", "amp": "off"},
     "slurm": {
