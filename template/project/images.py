@@ -221,9 +221,9 @@ class Augment:
         pixels = width * height * (1 - self.crop * area)
         down = min(height, math.sqrt(pixels * NARROWEST ** (2 * form - 1)))
         across = min(width, pixels / down)
-        down = pixels / across
+        down = min(height, pixels / across)  # which a rounding takes beyond the height
         left, upper = x * (width - across), y * (height - down)
-        return left, upper, left + across, upper + down
+        return left, upper, min(width, left + across), min(height, upper + down)
 
     def __call__(self, images: Tensor) -> Tensor:
         """Images [B, 3, height, width] uint8 -> the same, mirrored and in other colours."""
