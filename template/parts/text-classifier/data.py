@@ -116,6 +116,8 @@ def prepare(cfg: config.Data) -> None:
         found = f"{len(train)} texts for training and {len(val)} for validation"
         raise config.ConfigError(f"data.source = {cfg.source!r} has {found}: both are needed")
     classes = sorted({row.label for row in train + val})
+    if len(classes) < 2:
+        raise config.ConfigError(f"data.label = {cfg.label!r} names one class only: {classes[0]!r}")
     if cfg.pretrained:
         known = open_pretrained(cfg)
     else:
@@ -194,6 +196,9 @@ def _read_file(path: Path, cfg: config.Data) -> list[Row]:
             f"data.source = {cfg.source!r}: neither 'stdlib' nor a .csv or .jsonl file"
         )
     rows = read_table(path, [cfg.text, cfg.label])
+    for place, row in enumerate(rows, start=1):
+        if not str(row[cfg.label]).strip():
+            raise config.ConfigError(f"{path}: record {place} has an empty {cfg.label!r}")
     return [Row(str(row[cfg.text]), str(row[cfg.label])) for row in rows]
 
 

@@ -222,3 +222,17 @@ def test_texts_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         with pytest.raises(config.ConfigError, match=reason):
             data.prepare(settings(tmp_path, **{"source": source, "length": 16, **changes}))
     assert not [*tmp_path.glob("*.partial")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ([*ROWS, ("Ten", " ")], rf"record {len(ROWS) + 1} has an empty 'label'"),
+        ([(text, "same") for text, _ in ROWS], "names one class only: 'same'"),
+    ],
+)
+def test_labels_that_tell_nothing(rows: list[tuple[str, str]], reason: str, tmp_path: Path) -> None:
+    """A gap would be a class of its own."""
+    source = write(tmp_path / "texts.csv", rows)
+    with pytest.raises(config.ConfigError, match=reason):
+        data.prepare(settings(tmp_path, source=source, length=32, vocabulary=300))
