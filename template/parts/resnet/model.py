@@ -23,11 +23,16 @@ import data
 
 def conv(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
     """A convolution that only its stride makes smaller; the norm behind it brings the bias."""
+    # {# ZeroRedundancyOptimizer lays weights side by side, in the strides that they have here. #}
+    # {% if sharding == 'zero1' %}
+    return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
+    # {% else %}
     layer = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
     if 1 in (inputs, kernel):  # the same order in memory, and the strides that its gradient has
         strides = (inputs * kernel**2, 1, inputs * kernel, inputs)
         layer.weight.data = layer.weight.data.as_strided(layer.weight.shape, strides)
     return layer
+    # {% endif %}
 
 
 # {% if batch_norm == 'group' %}

@@ -251,8 +251,10 @@ def test_bytes_become_numbers_in_the_model(channels: int, tmp_path: Path) -> Non
     first = next(part for part in network.modules() if isinstance(part, torch.nn.Conv2d))
     first.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     network(torch.tensor([0, 255], dtype=torch.uint8).repeat(2, channels, 4, 4)).sum().backward()
+    # {% if sharding != 'zero1' %}
     gradients = {name: p.grad for name, p in network.named_parameters() if p.grad is not None}
     other = [n for n, p in network.named_parameters() if gradients[n].stride() != p.stride()]
     assert not other, "gradients that {{ wrapper | upper }} copies"
+    # {% endif %}
     assert seen[0].unique().tolist() == [-1.0, 1.0]
     assert seen[0].is_contiguous(memory_format=torch.channels_last)

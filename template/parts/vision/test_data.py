@@ -16,6 +16,7 @@ import data
 import images
 import model
 import optim
+from engine import distributed
 from support import common
 
 COLOURS = {"blue": (0, 0, 255), "green": (0, 255, 0), "red": (255, 0, 0)}
@@ -308,9 +309,10 @@ def test_only_the_head_is_trained(kind: str, tmp_path: Path) -> None:
     assert trained
     assert all("classifier" in name for name in trained)
     network = model.build(replace(cfg.model, freeze=False), splits.shape)
-    optimizer = optim.build(network, cfg.optim)
     names = {id(p): name for name, p in network.named_parameters()}
-    optim.step(optimizer, torch.zeros(()), torch.tensor(0.25))
+    with distributed.session(cfg.{{ wrapper }}):  # a world of one rank
+        optimizer = optim.build(network, cfg.optim)
+        optim.step(optimizer, torch.zeros(()), torch.tensor(0.25))
     for group in optimizer.param_groups:
         of_head = {"classifier" in names[id(p)] for p in group["params"]}
         assert of_head == {group["lr"].item() == 0.25}, "the rate of the other part"
