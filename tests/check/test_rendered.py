@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from product import programs, template
 from product.combinations import identifier
-from product.test_files import projects
+from product.test_files import with_every_text
 
 from ddpgen.checking import driver
 from tests.clusters import variants
@@ -15,7 +15,7 @@ from tests.clusters import variants
 def test_programs_are_clean(part: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Every pair of values; `--programs=all`: every distinct Python file, and what it imports."""
     every = request.config.getoption("--programs") == "all"
-    chosen = projects(".py") if every else programs.every_pair()
+    chosen = with_every_text(".py") if every else programs.every_pair()
     assert chosen
     for answers in chosen[part::2]:
         template.write(answers, tmp_path)

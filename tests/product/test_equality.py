@@ -12,23 +12,37 @@ from ddpgen.asking.question import Answers
 from product import template
 from product.combinations import combinations, identifier, singles
 from product.preloaded import run_tests
-from product.programs import STEP_OPTIONS
+from product.programs import STEP_OPTIONS, cores
 
 HERE = Path(__file__).parent
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    every = projects()
-    chosen = every[:1] if metafunc.config.getoption("--programs") == "few" else every
+    asked = metafunc.config.getoption("--programs")
+    every = projects(asked == "all")
+    chosen = every[:1] if asked == "few" else every
     metafunc.parametrize("answers", chosen, ids=identifier)
 
 
-def projects() -> list[Answers]:
-    """A few of each family, in which every value of every option occurs."""
+def projects(whole: bool) -> list[Answers]:
+    """A few of each family, in which every value of every option occurs.
+
+    A value that changes nothing but the config, as HSDP does, occurs with the first family, or, in
+    the whole, with each.
+    """
     # Precision is the test's own: autocast leaves float64 alone.
     rows = [row for row in combinations(STEP_OPTIONS) if row["amp"] == "off"]
-    families = template.QUESTIONS["model"].values
-    return [row for f in families for row in singles([r for r in rows if r["model"] == f])]
+    programs = [_of_step(row) for row in cores()]
+    first, *others = template.QUESTIONS["model"].values
+    found = singles([row for row in rows if row["model"] == first])
+    for family in others:
+        of_family = [row for row in rows if row["model"] == family]
+        found += singles([row for row in of_family if whole or _of_step(row) in programs])
+    return found
+
+
+def _of_step(row: Answers) -> Answers:
+    return {name: row[name] for name in STEP_OPTIONS if name in row}
 
 
 def test_ranks_equal_one_process(answers: Answers, tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Every distinct file of the product, in every variant that any combination of options gives it.
 
 A small set of projects has them all: `projects` covers every distinct text at least once, so that
-imports resolve and types meet. Launch files have options of their own: tests/clusters checks them.
+imports resolve and types meet. The config and its types are lists, which every option lengthens by
+itself: of these the set has every two lines that follow each other, and with `--programs=all` every
+text. Launch files have options of their own: tests/clusters checks them.
 """
 
 import ast
@@ -12,6 +14,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -23,10 +26,11 @@ from ddpgen.asking.question import Answers, Value
 from ddpgen.rendering.render import files_of, render
 from ddpgen.web.interface import Interface
 from product import programs, template
-from product.combinations import combinations, cover, identifier
+from product.combinations import cover, identifier
 from product.joined import Joined
 from product.kept import kept
 
+LISTS = (programs.CONFIG, programs.CONFIG_TYPES)
 # Answers without choices, each with what a template could trip over.
 FREE: dict[str, list[Value]] = {
     "project_name": ["Abc-1.x_y"],
@@ -38,24 +42,49 @@ FREE: dict[str, list[Value]] = {
 
 
 @kept
-def projects(*endings: str) -> list[Answers]:
+def with_every_text(*endings: str) -> list[Answers]:
     """Few combinations that together have every distinct text of every file of these kinds."""
-    every = programs.every()
+    return _with_texts([path for path in template.files() if path.endswith(endings)])
+
+
+@kept
+def projects(*endings: str) -> list[Answers]:
+    """The same; of the lists, every two lines that follow each other instead of every text."""
     files = [path for path in template.files() if path.endswith(endings)]
+    found = _with_texts([path for path in files if path not in LISTS])
+    listed = [path for path in files if path in LISTS]
+    known = set().union(*(_neighbours(answers, listed) for answers in found))
+    others = programs.distinct(programs.every(), listed)
+    return found + [others[n] for n in cover([_neighbours(row, listed) - known for row in others])]
+
+
+def _with_texts(files: list[str]) -> list[Answers]:
+    every = programs.every()
     texts = [list(enumerate(numbers)) for numbers in template.numbered(every, files)]
     return [every[index] for index in cover(texts)]
 
 
-@pytest.fixture(scope="session")
-def distinct(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> list[Path]:
-    """One file of every distinct text, each in its project with all that it imports.
+def _neighbours(answers: Answers, files: list[str]) -> set[tuple[str, str, str]]:
+    """File, line and next line of each of a project's files."""
+    texts = ((path, (template.text(path, answers) or "").splitlines()) for path in files)
+    return {(path, *lines) for path, text in texts for lines in pairwise(["", *text])}
 
-    Or of the texts of all pairs of values, where `--programs=few` asks for a quick look.
-    """
+
+@pytest.fixture(scope="session")
+def chosen(pytestconfig: pytest.Config) -> list[Answers]:
+    """The projects that have every text; in a quick look, those of all pairs of values."""
+    asked = pytestconfig.getoption("--programs")
+    if asked == "few":
+        return programs.every_pair()
+    return (with_every_text if asked == "all" else projects)(".py", ".toml")
+
+
+@pytest.fixture(scope="session")
+def distinct(tmp_path_factory: pytest.TempPathFactory, chosen: list[Answers]) -> list[Path]:
+    """One file of every distinct text, each in its project with all that it imports."""
     folder = tmp_path_factory.mktemp("projects")
     found: dict[tuple[str, str], Path] = {}
-    few = pytestconfig.getoption("--programs") == "few"
-    for answers in programs.every_pair() if few else projects(".py", ".toml"):
+    for answers in chosen:
         project = folder / identifier(answers)
         template.write(answers, project)
         for path, text in template.project(answers):
@@ -120,10 +149,13 @@ def test_toml_files_are_valid(distinct: list[Path]) -> None:
 
 
 @pytest.mark.parametrize("path", ["config.toml", "pyproject.toml"])
-def test_toml_files_take_any_number_and_name(path: str) -> None:
-    others = {name: FREE[name] for name in template.reads(path) if name in FREE}
-    for answers in combinations(template.reads(path), others):
-        tomllib.loads(template.text(path, answers) or "")
+@pytest.mark.parametrize("extreme", [0, -1])
+def test_toml_files_take_any_number_and_name(
+    path: str, extreme: int, chosen: list[Answers]
+) -> None:
+    free = {name: values[extreme] for name, values in FREE.items()}
+    for answers in chosen:
+        tomllib.loads(template.text(path, {**answers, **free}) or "")
 
 
 def test_nothing_of_this_machine_or_day_is_in_a_file(distinct: list[Path]) -> None:
@@ -182,7 +214,7 @@ def test_where_it_runs_leaves_training_files_as_they_are(tmp_path: Path) -> None
     assert len(texts) == 1
 
 
-def test_an_option_that_is_off_leaves_no_trace() -> None:
+def test_an_option_that_is_off_leaves_no_trace(chosen: list[Answers]) -> None:
     """Absence is tested like presence: words that only a chosen option may bring."""
     words = {
         "accumulation": r"accumulation|no_sync",
@@ -191,7 +223,7 @@ def test_an_option_that_is_off_leaves_no_trace() -> None:
         "dynamic_graph": r"find_unused|layer_drop",
         "watch": r"\bwatch\b",
     }
-    for answers in projects(".py", ".toml"):
+    for answers in chosen:
         code = [template.text(path, answers) or "" for path in programs.training_files()]
         for option, pattern in words.items():
             if not answers.get(option):
@@ -222,15 +254,14 @@ def test_only_what_varies_is_a_template(name: str) -> None:
     )
 
 
-def test_types(tmp_path: Path) -> None:
+def test_types(tmp_path: Path, chosen: list[Answers]) -> None:
     """Mypy, strict: every distinct file, and whole projects with every pair of options."""
     joined = Joined()
-    chosen = [(answers, False) for answers in projects(".py")]
-    chosen += [(answers, True) for answers in programs.every_pair()]
-    for answers, whole in chosen:
+    parts = [(answers, False) for answers in chosen]
+    for answers, whole in [*parts, *((answers, True) for answers in programs.every_pair())]:
         files = {path: text for path, text in template.project(answers) if path.endswith(".py")}
         joined.add(files, identifier(answers), whole)
-    texts = {template.text("pyproject.toml", answers) or "" for answers in projects(".toml")}
+    texts = {template.text("pyproject.toml", answers) or "" for answers in chosen}
     assert len({text.partition("[tool.mypy]")[2] for text in texts}) == 1, "one run serves all"
     settings = tmp_path / "pyproject.toml"
     settings.write_text(min(texts))
