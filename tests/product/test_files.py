@@ -1,9 +1,8 @@
 """Every distinct file of the product, in every variant that any combination of options gives it.
 
-A small set of projects has them all: `projects` covers every distinct text at least once, so that
-imports resolve and types meet. The config and its types are lists, which every option lengthens by
-itself: of these the set has every two lines that follow each other, and with `--programs=all` every
-text. Launch files have options of their own: tests/clusters checks them.
+A small set of projects has them all, so that imports resolve and types meet: `projects` has all
+pairs of values, and every two lines that follow each other in any text. `--programs=all` takes
+every text. Launch files have options of their own: tests/clusters checks them.
 """
 
 import ast
@@ -14,6 +13,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from product.combinations import cover, identifier
 from product.joined import Joined
 from product.kept import kept
 
-LISTS = (programs.CONFIG, programs.CONFIG_TYPES)
+NUMBERS: dict[tuple[str, str, str], int] = {}
 # Answers without choices, each with what a template could trip over.
 FREE: dict[str, list[Value]] = {
     "project_name": ["Abc-1.x_y"],
@@ -44,35 +44,38 @@ FREE: dict[str, list[Value]] = {
 @kept
 def with_every_text(*endings: str) -> list[Answers]:
     """Few combinations that together have every distinct text of every file of these kinds."""
-    return _with_texts([path for path in template.files() if path.endswith(endings)])
-
-
-@kept
-def projects(*endings: str) -> list[Answers]:
-    """The same; of the lists, every two lines that follow each other instead of every text."""
-    files = [path for path in template.files() if path.endswith(endings)]
-    found = _with_texts([path for path in files if path not in LISTS])
-    listed = [path for path in files if path in LISTS]
-    known = set().union(*(_neighbours(answers, listed) for answers in found))
-    others = programs.distinct(programs.every(), listed)
-    return found + [others[n] for n in cover([_neighbours(row, listed) - known for row in others])]
-
-
-def _with_texts(files: list[str]) -> list[Answers]:
-    every = programs.every()
+    every, files = programs.every(), _files(endings)
     texts = [list(enumerate(numbers)) for numbers in template.numbered(every, files)]
     return [every[index] for index in cover(texts)]
 
 
-def _neighbours(answers: Answers, files: list[str]) -> set[tuple[str, str, str]]:
-    """File, line and next line of each of a project's files."""
-    texts = ((path, (template.text(path, answers) or "").splitlines()) for path in files)
-    return {(path, *lines) for path, text in texts for lines in pairwise(["", *text])}
+@kept
+def projects(*endings: str) -> list[Answers]:
+    """All pairs of values, and every two lines that follow each other in any text of a file."""
+    pairs, files = programs.every_pair(), _files(endings)
+    known = set().union(*(_neighbours(answers, files) for answers in pairs))
+    others = with_every_text(*endings)
+    return pairs + [others[n] for n in cover([_neighbours(row, files) - known for row in others])]
+
+
+def _files(endings: tuple[str, ...]) -> list[str]:
+    return [path for path in template.files() if path.endswith(endings)]
+
+
+def _neighbours(answers: Answers, files: list[str]) -> set[int]:
+    """A number for each two lines that follow each other in a file of the project."""
+    return set().union(*(_pairs(path, template.text(path, answers) or "") for path in files))
+
+
+@cache
+def _pairs(path: str, text: str) -> frozenset[int]:
+    lines = pairwise(["", *text.splitlines(), ""])
+    return frozenset(NUMBERS.setdefault((path, *pair), len(NUMBERS)) for pair in lines)
 
 
 @pytest.fixture(scope="session")
 def chosen(pytestconfig: pytest.Config) -> list[Answers]:
-    """The projects that have every text; in a quick look, those of all pairs of values."""
+    """The projects whose files are looked at."""
     asked = pytestconfig.getoption("--programs")
     if asked == "few":
         return programs.every_pair()
@@ -81,7 +84,7 @@ def chosen(pytestconfig: pytest.Config) -> list[Answers]:
 
 @pytest.fixture(scope="session")
 def distinct(tmp_path_factory: pytest.TempPathFactory, chosen: list[Answers]) -> list[Path]:
-    """One file of every distinct text, each in its project with all that it imports."""
+    """One file of every distinct text of theirs, each in its project with all that it imports."""
     folder = tmp_path_factory.mktemp("projects")
     found: dict[tuple[str, str], Path] = {}
     for answers in chosen:
@@ -255,10 +258,10 @@ def test_only_what_varies_is_a_template(name: str) -> None:
 
 
 def test_types(tmp_path: Path, chosen: list[Answers]) -> None:
-    """Mypy, strict: every distinct file, and whole projects with every pair of options."""
+    """Mypy, strict: whole projects with every pair of options, and what others have besides."""
     joined = Joined()
     parts = [(answers, False) for answers in chosen]
-    for answers, whole in [*parts, *((answers, True) for answers in programs.every_pair())]:
+    for answers, whole in [*((answers, True) for answers in programs.every_pair()), *parts]:
         files = {path: text for path, text in template.project(answers) if path.endswith(".py")}
         joined.add(files, identifier(answers), whole)
     texts = {template.text("pyproject.toml", answers) or "" for answers in chosen}
