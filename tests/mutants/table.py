@@ -477,12 +477,9 @@ MUTATIONS = [
         "    fully_shard(network, mesh=mesh,",
         "    fully_shard([*network.children()][-1], mesh=mesh,", check=FSDP),
     Mutation("F3", "the norm of the own share", "fsdp", "steps.py",
-        "    norm = nn.utils.clip_grad_norm_(state.model.parameters(), clip_norm)\n"
-        "    state.norm = sharding.whole(norm)\n",
-        "    weights = list(state.model.parameters())\n"
-        "    own = [vars(p.grad)['_local_tensor'] for p in weights]\n"
-        "    state.norm = nn.utils.get_total_norm(own)\n"
-        "    nn.utils.clip_grads_with_norm_(weights, clip_norm, state.norm)\n", check=FSDP),
+        "    state.norm = sharding.whole(nn.utils.get_total_norm(gradients))\n",
+        "    own = [vars(gradient)['_local_tensor'] for gradient in gradients]\n"
+        "    state.norm = nn.utils.get_total_norm(own)\n", check=FSDP),
     Mutation("F3", "the own part of the norm decides", "fsdp", "engine/sharding.py",
         "    return tensor.full_tensor() if",
         "    return tensor.to_local() if", check=FSDP),

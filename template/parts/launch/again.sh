@@ -47,7 +47,7 @@ look_back() {
     reason="" saved=0
     ((status != 0)) || return 0
 # {% if tools %}
-    # What looks at runs, or at nodes, has nothing to go on from.
+    # A tool saves nothing that another start could go on from.
     [[ ${PROGRAM:-} != "-m tools."* ]] || return 0
 # {% endif %}
     touch "$JOB_FOLDER/STARTS"

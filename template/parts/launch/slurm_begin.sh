@@ -17,6 +17,7 @@ set -u
 
 # {% endif %}
 # {% if container not in ("apptainer", "pyxis") %}
+# There is a python on each PATH, but a torchrun only where the environment is active.
 command -v torchrun >/dev/null || { echo "no torchrun on the PATH: activate the environment, then submit" >&2 && exit 2; }
 
 # {% endif %}

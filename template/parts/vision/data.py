@@ -16,7 +16,7 @@ import images
 
 UNIT = "samples"  # of the throughput
 IGNORE = -100  # the target of an image that does not count: padding
-FEW = 10  # classes, that are named to the user
+FEW = 10  # up to so many classes are named to the user
 FILES, ABOUT, PICTURES = "files.pt", "about.json", "images"  # what is prepared
 WEIGHTS = ["*.json", "*.safetensors"]  # what is fetched of a pretrained network
 PROCESSOR = "preprocessor_config.json"  # says how the network saw images in its training
@@ -105,8 +105,8 @@ def prepared_path(cfg: config.Data) -> Path:
     places = [] if cfg.source == "digits" else images.folders(Path(cfg.source))
     network = sorted(Path(cfg.pretrained).glob("*.*")) if cfg.pretrained else []
     versions = [(str(path), path.stat().st_mtime_ns) for path in [*places, *network]]
-    split = (cfg.source, cfg.validation, cfg.split_seed, cfg.image_size, cfg.pretrained)
-    digest = hashlib.sha256(repr((split, versions)).encode()).hexdigest()[:8]
+    chosen = (cfg.source, cfg.validation, cfg.split_seed, cfg.image_size, cfg.pretrained)
+    digest = hashlib.sha256(repr((chosen, versions)).encode()).hexdigest()[:8]
     return Path(cfg.folder) / f"{Path(cfg.source).stem}-{digest}"
 
 
