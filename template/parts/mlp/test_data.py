@@ -36,6 +36,7 @@ def test_own_file(name: str, tmp_path: Path) -> None:
     assert train.inputs[:, 0].std().item() == pytest.approx(1.0)
     assert torch.cat((train.inputs, val.inputs)).isfinite().all()
     assert torch.cat((train.targets, val.targets)).bincount().tolist() == [20, 20]
+    assert data.prepared_path(settings(tmp_path, cfg.source, "size")) != data.prepared_path(cfg)
     write_table(tmp_path / name, rows=10)
     data.prepare(cfg)
     train, val, _ = data.open_splits(cfg)
