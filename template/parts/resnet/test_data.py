@@ -92,7 +92,8 @@ def test_preparation_repeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for name in ("train", "val"):
         for one, other in zip(first[name], again[name], strict=True):
             assert one.equal(other), "other splits on another node"
-    for change in ({"validation": 0.3}, {"split_seed": 1}):
+    changes: list[dict[str, Any]] = [{"validation": 0.3}, {"split_seed": 1}]
+    for change in changes:
         assert data.prepared_path(replace(cfg, **change)) != data.prepared_path(cfg)
 
 
