@@ -115,6 +115,19 @@ def padding_counted(module: Module) -> Iterator[ast.AST]:
 
 
 @rule(
+    "S8",
+    "the evaluation ends behind its first batch: the metric says nothing of the other samples",
+    "let the loop go on to its end, or give the loader the samples that are meant",
+)
+def first_batch_alone(module: Module) -> Iterator[ast.AST]:
+    for loop in module.nodes:
+        if isinstance(loop, ast.For) and any(isinstance(n, ast.AugAssign) for n in loop.body):
+            place = f"{source(loop.iter)} {getattr(module.function(loop), 'name', '')}"
+            if re.search("(?<![a-z])(dev|eval|test|val)", place):
+                yield from (node for node in loop.body if isinstance(node, ast.Break))
+
+
+@rule(
     "S3",
     "each rank shuffles this data set by itself: the shares overlap, and some of it nobody sees",
     "give all ranks one seed: shuffle(seed=seed)",

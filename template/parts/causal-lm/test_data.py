@@ -178,7 +178,11 @@ def test_edited_file_is_read_anew(tmp_path: Path) -> None:
     assert data.prepared_path(before) != first
     (tmp_path / "chat.jinja").write_text("another")
     changed = replace(before, template=str(tmp_path / "chat.jinja"))
-    assert data.prepared_path(changed) != data.prepared_path(before)
+    changes: list[dict[str, Any]] = [{"length": 16}, {"vocabulary": 310}, {"validation": 0.5}]
+    changes += [{"split_seed": 1}, {"column": "text"}, {"pretrained": "some/network"}]
+    places = {data.prepared_path(replace(before, **change)) for change in changes}
+    places |= {data.prepared_path(changed), data.prepared_path(before)}
+    assert len(places) == len(changes) + 2, "what was prepared otherwise is read"
 
 
 def test_preparation_repeats(tmp_path: Path) -> None:

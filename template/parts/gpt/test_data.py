@@ -247,6 +247,10 @@ def test_other_tokenizer_is_prepared_anew(tmp_path: Path) -> None:
     tokenizer.add_tokens(["cat sleeps"])
     tokenizer.save(path)
     assert prepared(tmp_path, source=source, tokenizer=path, vocabulary=400) != before
+    changes: list[dict[str, Any]] = [{}, {"validation": 0.5}, {"end_of_text": "cat"}]
+    changes += [{"token_dtype": "uint32"}, {"vocabulary": 500}, {"pattern": "*.md"}]
+    places = {data.prepared_path(settings(tmp_path, source=source, **each)) for each in changes}
+    assert len(places) == len(changes), "what was prepared by other settings is read"
 
 
 def test_validation_predicts_each_token_once(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ def test_own_file(name: str, tmp_path: Path) -> None:
     assert train.inputs[:, 0].std().item() == pytest.approx(1.0)
     assert torch.cat((train.inputs, val.inputs)).isfinite().all()
     assert torch.cat((train.targets, val.targets)).bincount().tolist() == [20, 20]
+    assert data.prepared_path(settings(tmp_path, cfg.source, "size")) != data.prepared_path(cfg)
     write_table(tmp_path / name, rows=10)
     data.prepare(cfg)
     train, val, _ = data.open_splits(cfg)
@@ -63,16 +64,11 @@ REFUSED = {
 
 @pytest.mark.parametrize("cells", REFUSED)
 def test_cells_that_do_not_fit_are_named(cells: str, tmp_path: Path) -> None:
-    """With column and row, before anything is trained on them."""
+    """With column and row, before anything is trained; and names with those that would be right."""
     (tmp_path / "table.csv").write_text("size,kind\n" + cells)
-    with pytest.raises(config.ConfigError, match=REFUSED[cells]):
-        data.prepare(settings(tmp_path, tmp_path / "table.csv"))
-
-
-def test_mistakes_are_named(tmp_path: Path) -> None:
-    """What is wrong with the source is said with the names that would be right."""
-    write_table(table := tmp_path / "table.csv")
-    sources: dict[Path | str, str] = {table: "choose of", table.with_name("no.csv"): "no such file"}
-    for source, words in (sources | {"diggits": "digits, wine, breast_cancer"}).items():
+    names = {"no.csv": "no such file", "diggits": "digits, wine", "table.csv": REFUSED[cells]}
+    for name, words in names.items():
         with pytest.raises(config.ConfigError, match=words):
-            data.prepare(settings(tmp_path, source, target="label"))
+            data.prepare(settings(tmp_path, tmp_path / name))
+    with pytest.raises(config.ConfigError, match=r"choose of \['size', 'kind'\]"):
+        data.prepare(settings(tmp_path, tmp_path / "table.csv", target="label"))

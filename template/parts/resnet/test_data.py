@@ -1,5 +1,7 @@
 """Images from folders of files, and augmentation."""
 
+import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -65,6 +67,34 @@ def test_images_that_came_later_are_seen(tmp_path: Path) -> None:
     data.prepare(cfg)
     train, val, _ = data.open_splits(cfg)
     assert len(train) + len(val) == 7
+
+
+def turned(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """os.walk of another disk, which gives names in another order."""
+    for place, inside, names in walk(folder):
+        inside.reverse()
+        yield place, inside, names[::-1]
+
+
+walk = os.walk
+
+
+def test_preparation_repeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each node prepares for itself: the same splits in the same order, by their own settings."""
+    draw(tmp_path / "images", 9)
+    cfg = settings(tmp_path, source=str(tmp_path / "images"), validation=0.25)
+    data.prepare(cfg)
+    first = torch.load(data.prepared_path(cfg), weights_only=True)
+    data.prepared_path(cfg).unlink()
+    monkeypatch.setattr(os, "walk", turned)
+    data.prepare(cfg)
+    again = torch.load(data.prepared_path(cfg), weights_only=True)
+    for name in ("train", "val"):
+        for one, other in zip(first[name], again[name], strict=True):
+            assert one.equal(other), "other splits on another node"
+    changes: list[dict[str, Any]] = [{"validation": 0.3}, {"split_seed": 1}]
+    for change in changes:
+        assert data.prepared_path(replace(cfg, **change)) != data.prepared_path(cfg)
 
 
 def test_images_in_nested_folders(tmp_path: Path) -> None:
@@ -221,15 +251,22 @@ def test_missing_folder(tmp_path: Path) -> None:
 
 def test_augmentation(tmp_path: Path) -> None:
     """Random for training images, repeated by the same seed, absent from validation."""
-    augmentation = ("data.rotate=10.0", "data.zoom=0.1", "data.shift=0.1")
-    splits = data.open_splits(common.settings(tmp_path, *augmentation).data)
-    for split, changes in ((splits.train, True), (splits.val, False)):
-        torch.manual_seed(1)
-        one, other = split.__getitems__([3, 4]), split.__getitems__([3, 4])
-        torch.manual_seed(1)
-        again = split.__getitems__([3, 4])
-        assert torch.equal(one.inputs, again.inputs)
-        assert torch.equal(one.inputs, other.inputs) != changes
+    for kind in "ab":
+        (tmp_path / "images" / kind).mkdir(parents=True)
+        for number in range(9):
+            Image.linear_gradient("L").save(tmp_path / "images" / kind / f"{number}.png")
+    for source in ("digits", str(tmp_path / "images")):
+        cfg = settings(tmp_path, source=source, validation=0.5)
+        cfg = replace(cfg, rotate=10.0, zoom=0.1, shift=0.1)
+        data.prepare(cfg)
+        splits = data.open_splits(cfg)
+        for split, changes in ((splits.train, True), (splits.val, False)):
+            torch.manual_seed(1)
+            one, other = split.__getitems__([3, 4]), split.__getitems__([3, 4])
+            torch.manual_seed(1)
+            again = split.__getitems__([3, 4])
+            assert torch.equal(one.inputs, again.inputs)
+            assert torch.equal(one.inputs, other.inputs) != changes
 
 
 def test_augmentation_by_nothing_changes_nothing() -> None:

@@ -184,6 +184,9 @@ def test_edited_files_and_other_settings_are_prepared_anew(tmp_path: Path) -> No
     assert len(prepared(tmp_path, path, "data.validation=0.5").val) == 20
     write(path, flats(80))
     assert len(prepared(tmp_path, path).val) == 16
+    changes = ['categories=["a"]', 'leave_out=["a"]', "target=a", "task=binary", "split_seed=1"]
+    cfgs = [settings(tmp_path, path), *(settings(tmp_path, path, f"data.{c}") for c in changes)]
+    assert len({data.prepared_path(cfg) for cfg in cfgs}) == len(cfgs), "prepared by other settings"
     write(tmp_path / "2.csv", flats())
     assert len(prepared(tmp_path, tmp_path / "*.csv").val) == 24
 

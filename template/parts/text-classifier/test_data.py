@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,26 @@ def test_edited_file_is_read_anew(tmp_path: Path) -> None:
         data.prepare(cfg)
         splits = data.open_splits(cfg)
         assert len(splits.train) + len(splits.val) == len(rows)
+    places = {data.prepared_path(cfg)}
+    changes: list[dict[str, Any]] = [{"length": 16}, {"vocabulary": 310}, {"validation": 0.5}]
+    changes += [{"split_seed": 1}, {"text": "a"}, {"label": "a"}, {"pretrained": "some/network"}]
+    places |= {data.prepared_path(replace(cfg, **change)) for change in changes}
+    os.utime(source, (1, 1))  # edited, and as long as before
+    places.add(data.prepared_path(cfg))
+    assert len(places) == len(changes) + 2, "what was prepared otherwise is read"
+
+
+def test_validation_teaches_the_tokenizer_nothing(tmp_path: Path) -> None:
+    """Its words follow from the training texts alone."""
+    (folder := tmp_path / "texts").mkdir()
+    write(folder / "train.csv", ROWS)
+    found = []
+    for word in ("giraffe", "tricycle"):
+        write(folder / "val.csv", [(f"{word} {word} {word}", label) for label in ("yes", "no")])
+        cfg = settings(tmp_path, source=str(folder), length=32, vocabulary=400)
+        data.prepare(cfg)
+        found.append((data.prepared_path(cfg) / "tokenizer" / "tokenizer.json").read_text())
+    assert found[0] == found[1], "the tokenizer has seen what is held out"
 
 
 def test_folder_of_splits(tmp_path: Path) -> None:

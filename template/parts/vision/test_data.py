@@ -1,6 +1,8 @@
 """Images from folders of files, augmentation, and pretrained networks."""
 
 import json
+import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -74,6 +76,34 @@ def test_images_that_came_later_are_seen(tmp_path: Path) -> None:
         data.prepare(cfg)
         train, val, _ = data.open_splits(cfg)
         assert len(train) + len(val) == count
+
+
+def test_other_settings_are_prepared_anew(tmp_path: Path) -> None:
+    """What was prepared has another place by each setting that shaped it."""
+    draw(tmp_path / "images", 2)
+    changes: list[dict[str, Any]] = [{}, {"validation": 0.3}, {"split_seed": 1}, {"image_size": 8}]
+    changes += [{"source": str(tmp_path)}, {"pretrained": "some/network"}]
+    places = {data.prepared_path(settings(tmp_path, **change)) for change in changes}
+    assert len(places) == len(changes), "a setting has changed, and the old preparation is read"
+
+
+def turned(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """os.walk of another disk, which gives names in another order."""
+    for place, inside, names in walk(folder):
+        inside.reverse()
+        yield place, inside, names[::-1]
+
+
+walk = os.walk
+
+
+def test_preparation_repeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each node prepares for itself, and all must come to the same splits, in the same order."""
+    draw(tmp_path, 9)
+    (tmp_path / "red" / "nested").mkdir()
+    first = images.find(tmp_path, 0.25, 0)
+    monkeypatch.setattr(os, "walk", turned)
+    assert images.find(tmp_path, 0.25, 0) == first, "other splits on another node"
 
 
 @pytest.mark.parametrize("val", ["val", "valid", "validation"])

@@ -27,22 +27,15 @@ class World:
     """Ranks that run a function, each in a process of its own."""
 
     def __init__(self, size: int, function: Any, *arguments: Any, per_node: int = 0) -> None:
-        """Start the ranks, as if on nodes with `per_node` ranks each. All must be picklable.
-
-        0: two nodes or more, so that rank and local rank differ; but one node where there are GPUs.
-        """
-        if not per_node:
+        """Start the ranks, as if on nodes with `per_node` ranks each. All must be picklable."""
+        if not per_node:  # two nodes or more, so that rank and local rank differ
             per_node = size if torch.cuda.is_available() else max(1, size // 2)
         self.results = Path(tempfile.mkdtemp(prefix="ranks-"))
         # As torchrun does it: the launcher serves the store, so a free port needs no luck.
         self.store = create_c10d_store(True, "127.0.0.1", 0, wait_for_workers=False)
-        shared = {
-            "WORLD_SIZE": str(size),
-            "LOCAL_WORLD_SIZE": str(per_node),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(self.store.port),
-            "TORCHELASTIC_USE_AGENT_STORE": "True",
-        }
+        shared = {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(per_node)}
+        shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.store.port)}
+        shared["TORCHELASTIC_USE_AGENT_STORE"] = "True"
         self.processes = []
         for rank in range(size):
             variables = shared | {"RANK": str(rank), "LOCAL_RANK": str(rank % per_node)}
@@ -52,8 +45,7 @@ class World:
 
     def end(self, seconds: float = 60, first_failure: bool = False) -> list[int | None]:
         """Wait until all have ended, or one has failed; returns the exit codes, None for no end."""
-        deadline = time.monotonic() + seconds
-        running = list(self.processes)
+        deadline, running = time.monotonic() + seconds, list(self.processes)
         while running and time.monotonic() < deadline:
             connection.wait([process.sentinel for process in running], timeout=1)
             running = [process for process in running if process.exitcode is None]
@@ -88,14 +80,12 @@ def run(size: int, function: Callable[..., Any], *arguments: Any, seconds: int =
 def _rank(variables: dict[str, str], result: Path, function: Any, arguments: Any) -> None:
     os.environ.update(variables)
     multiprocessing.set_start_method(None, force=True)  # workers start as in a program of its own
-    status = 0
     try:
-        answer = {"value": function(*arguments)}
+        status, answer = 0, {"value": function(*arguments)}
     except SystemExit as request:
         answer = {"value": (status := int(request.code or 0))}
     except BaseException:
-        status = 1
-        answer = {"error": traceback.format_exc()}
+        status, answer = 1, {"error": traceback.format_exc()}
     partial = result.with_suffix(".partial")
     partial.write_bytes(pickle.dumps(answer))
     partial.replace(result)
