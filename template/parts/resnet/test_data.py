@@ -10,6 +10,7 @@ from PIL import Image
 
 import config
 import data
+import images
 import model
 from support import common
 
@@ -147,8 +148,8 @@ def test_folders_that_do_not_fit_are_named(folder: str, reason: str, tmp_path: P
 def seen(path: Path, channels: int) -> list[list[int]]:
     """The pixels of an image in its upper left and lower right corner, as the model gets them."""
     cfg = replace(settings(path.parent), channels=channels)
-    packed = data.Files(*data.packed([(str(path), 0), (str(path), 0)]))
-    image = data.ImageFiles(packed, cfg).__getitems__([0]).inputs[0]
+    packed = images.pack([images.Place(path.name, 0), images.Place(path.name, 0)])
+    image = data.ImageFiles(path.parent, packed, cfg).__getitems__([1]).inputs[0]
     return [image[:, 0, 0].tolist(), image[:, -1, -1].tolist()]
 
 
@@ -189,17 +190,20 @@ def test_turned_images_are_upright(tmp_path: Path) -> None:
 
 
 def test_damaged_file_is_named(tmp_path: Path) -> None:
-    """What is no image before the first step, and what cannot be decoded when it is drawn."""
+    """What is no image, and what ends too early, before the first step; and later, too."""
     draw(tmp_path / "images", 2)
     damaged = tmp_path / "images" / "red" / "0.png"
     whole = damaged.read_bytes()
-    damaged.write_bytes(b"damaged")
     cfg = settings(tmp_path, source=str(tmp_path / "images"))
-    with pytest.raises(config.ConfigError, match=r"0\.png cannot be read"):
-        data.prepare(cfg)
+    for content in (b"damaged", whole[:-30]):
+        damaged.write_bytes(content)
+        with pytest.raises(config.ConfigError, match=r"red/0\.png cannot be read"):
+            data.prepare(cfg)
+        assert not [*tmp_path.glob("*.partial")]
+    damaged.write_bytes(whole)
+    data.prepare(cfg)
     for path in (tmp_path / "images").rglob("*.png"):
         path.write_bytes(whole[:-30])
-    data.prepare(cfg)
     train = data.open_splits(cfg).train
     with pytest.raises(config.ConfigError, match=r"0\.png cannot be read"):
         train.__getitems__(list(range(len(train))))
@@ -234,11 +238,11 @@ def test_augmentation(tmp_path: Path) -> None:
 
 def test_augmentation_by_nothing_changes_nothing() -> None:
     """Angle, zoom and shift of 0 give the images back; mirroring turns about half of them."""
-    images = torch.randint(256, (64, 1, 8, 8), dtype=torch.uint8)
-    torch.testing.assert_close(data.Augment(0.0, 0.0, 0.0, flip=False)(images), images)
-    mirrored = data.Augment(0.0, 0.0, 0.0, flip=True)(images)
-    turned = (mirrored == images.flip(3)).all(3).all(2).sum().item()
-    kept = (mirrored == images).all(3).all(2).sum().item()
+    given = torch.randint(256, (64, 1, 8, 8), dtype=torch.uint8)
+    torch.testing.assert_close(data.Augment(0.0, 0.0, 0.0, flip=False)(given), given)
+    mirrored = data.Augment(0.0, 0.0, 0.0, flip=True)(given)
+    turned = (mirrored == given.flip(3)).all(3).all(2).sum().item()
+    kept = (mirrored == given).all(3).all(2).sum().item()
     assert turned + kept == 64
     assert min(turned, kept) > 16
 

@@ -20,7 +20,7 @@ from engine import distributed
 from support import common
 
 COLOURS = {"blue": (0, 0, 255), "green": (0, 255, 0), "red": (255, 0, 0)}
-PLAIN = images.Augment(crop=0.0, flip=False, jitter=0.0)
+PLAIN = data.Augment(crop=0.0, flip=False, jitter=0.0)
 
 
 def settings(folder: Path, **changes: Any) -> config.Data:
@@ -136,7 +136,7 @@ def test_folder_without_classes(tmp_path: Path) -> None:
 
 def seen(path: Path) -> list[list[int]]:
     """The pixels of an image in its upper left and lower right corner, as the model gets them."""
-    image = images.read(path, 16)
+    image = images.square(path.parent, images.Place(path.name, 0), "RGB", 16)
     return [image[:, 0, 0].tolist(), image[:, -1, -1].tolist()]
 
 

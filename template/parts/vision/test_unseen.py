@@ -37,7 +37,7 @@ def test_images_are_those_that_were_held_out(run: Path, tmp_path: Path) -> None:
     assert {row["predicted"] for row in expected} <= COLOURS.keys()
     val = data.open_splits(config.load(run / "config.toml").data).val
     assert isinstance(val, data.Images)
-    files = [str(val.root / val.files.path(index)) for index in range(len(val))]
+    files = [str(val.root / val.files.place(index).path) for index in range(len(val))]
     predict.main([str(run), *files, "--output", str(tmp_path / "new.csv")])
     found = csv.read_csv(tmp_path / "new.csv").to_pylist()
     assert [row["file"] for row in found] == files

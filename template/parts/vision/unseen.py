@@ -17,7 +17,7 @@ KIND = "images, or folders of them"
 def read(files: Sequence[Path], run: trained.Trained) -> tuple[data.Images, Any]:
     """The images as the model takes them, and their paths."""
     paths = [str(path) for file in files for path in _find(file)]
-    packed = images.pack([(path, data.IGNORE) for path in paths])
+    packed = images.pack([images.Place(path, data.IGNORE) for path in paths])
     return data.Images(Path(), packed, run.shape.size), pa.table({"file": paths})
 
 
