@@ -21,6 +21,7 @@ HIDDEN = (".", "__")  # how names of files and folders begin that programs keep 
 READERS = 16  # threads that look at files; Pillow decodes beside them
 WIDE = {"I", "I;16", "I;16B", "I;16L", "I;16N"}  # Pillow's names for one channel of 16 bits
 UPPER_HALVES = [value >> 8 for value in range(2**16)]
+BROKEN = (OSError, SyntaxError, ValueError, ArithmeticError, EOFError)  # of Pillow, for a file
 ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 
 Seen = TypeVar("Seen")
@@ -96,7 +97,8 @@ def load(path: Path) -> Opened:
 def preparing(target: Path) -> Iterator[Path]:
     """A folder to write to, which becomes `target` when all is there."""
     partial = target.with_suffix(".partial")
-    partial.mkdir(exist_ok=True)
+    shutil.rmtree(partial, ignore_errors=True)  # of a preparation that was cut off
+    partial.mkdir()
     try:
         yield partial
     except config.ConfigError:
@@ -245,7 +247,7 @@ def decode(root: Path, place: Place, mode: str, size: int) -> Any:
             return _opaque(ImageOps.exif_transpose(image)).convert(mode)
     except UnidentifiedImageError:
         reason = "Pillow knows no such format"
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except (*BROKEN, Image.DecompressionBombError) as error:
         reason = error
     shown = place.name or root / place.path
     raise config.ConfigError(f"{shown} cannot be read as an image: {reason}")

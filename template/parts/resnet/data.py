@@ -14,11 +14,12 @@ from torch.utils.data import Dataset
 
 import config
 import images
+import shards
 
 UNIT = "samples"  # of the throughput
 IGNORE = -100  # the target of an image that does not count: padding
 FEW = 10  # classes, that are named to the user
-FILES = "files.pt"  # the list of images, as prepared
+FILES, PICTURES = "files.pt", "images"  # what is prepared
 
 
 class Batch(NamedTuple):
@@ -117,8 +118,11 @@ def prepare(cfg: config.Data) -> None:
         _prepare_digits(target)
         return
     with images.preparing(target) as folder:
-        found = images.find(Path(cfg.source), cfg.validation, cfg.split_seed)
-        for _ in images.look([*found.train, *found.val], partial(_try, cfg)):
+        if shards.files(Path(cfg.source)):
+            found = shards.find(cfg, folder / PICTURES)
+        else:
+            found = images.find(Path(cfg.source), cfg.validation, cfg.split_seed)
+        for _ in images.look([*found.train, *found.val], partial(_try, cfg, _root(cfg, folder))):
             pass  # a damaged image raises ConfigError
         images.save(found, folder / FILES)
 
@@ -133,8 +137,14 @@ def _prepare_digits(target: Path) -> None:
     unfinished.replace(target)  # the file appears whole
 
 
-def _try(cfg: config.Data, place: images.Place) -> None:
-    images.decode(Path(cfg.source), place, _mode(cfg), cfg.image_size)
+def _root(cfg: config.Data, prepared: Path) -> Path:
+    """The folder of the images, or of what was unpacked of them."""
+    unpacked = prepared / PICTURES
+    return unpacked if unpacked.is_dir() else Path(cfg.source)
+
+
+def _try(cfg: config.Data, root: Path, place: images.Place) -> None:
+    images.decode(root, place, _mode(cfg), cfg.image_size)
 
 
 def _mode(cfg: config.Data) -> str:
@@ -147,8 +157,9 @@ def open_splits(cfg: config.Data) -> Splits:
     augment = Augment(cfg.rotate, cfg.zoom, cfg.shift, cfg.flip)
     if cfg.source == "digits":
         return _open_digits(cfg, augment)
-    classes, train, val = images.load(prepared_path(cfg) / FILES)
-    root = Path(cfg.source)
+    folder = prepared_path(cfg)
+    classes, train, val = images.load(folder / FILES)
+    root = _root(cfg, folder)
     return Splits(
         ImageFiles(root, train, cfg, augment),
         ImageFiles(root, val, cfg),
@@ -173,7 +184,9 @@ def prepared_path(cfg: config.Data) -> Path:
     """The place of the tensors or of the list; other files in the folders have another place."""
     if cfg.source == "digits":
         return Path(cfg.folder) / "digits-images.pt"
-    versions = [(str(path), path.stat().st_mtime_ns) for path in images.folders(Path(cfg.source))]
-    split = (cfg.source, cfg.validation, cfg.split_seed)
+    source = Path(cfg.source)
+    places = shards.files(source) or images.folders(source)
+    versions = [(str(path), path.stat().st_mtime_ns) for path in places]
+    split = (cfg.source, cfg.label, cfg.validation, cfg.split_seed)
     digest = hashlib.sha256(repr((split, versions)).encode()).hexdigest()[:8]
     return Path(cfg.folder) / f"{Path(cfg.source).name}-{digest}"

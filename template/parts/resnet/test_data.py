@@ -190,12 +190,12 @@ def test_turned_images_are_upright(tmp_path: Path) -> None:
 
 
 def test_damaged_file_is_named(tmp_path: Path) -> None:
-    """What is no image, and what ends too early, before the first step; and later, too."""
+    """What is no image, leads nowhere, or ends too early, before the first step; and later, too."""
     draw(tmp_path / "images", 2)
     damaged = tmp_path / "images" / "red" / "0.png"
     whole = damaged.read_bytes()
     cfg = settings(tmp_path, source=str(tmp_path / "images"))
-    for content in (b"damaged", whole[:-30]):
+    for content in (b"damaged", b"II\x2b\0\x08\0\0\0" + b"\xff" * 8, whole[:-30]):
         damaged.write_bytes(content)
         with pytest.raises(config.ConfigError, match=r"red/0\.png cannot be read"):
             data.prepare(cfg)

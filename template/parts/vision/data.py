@@ -14,6 +14,7 @@ from torch.utils.data import Dataset
 
 import config
 import images
+import shards
 
 UNIT = "samples"  # of the throughput
 IGNORE = -100  # the target of an image that does not count: padding
@@ -144,10 +145,11 @@ def open_splits(cfg: config.Data) -> Splits:
 
 def prepared_path(cfg: config.Data) -> Path:
     """The place of the list; other files in the folders, or other settings, have another place."""
-    places = [] if cfg.source == "digits" else images.folders(Path(cfg.source))
+    source = Path(cfg.source)
+    places = [] if cfg.source == "digits" else shards.files(source) or images.folders(source)
     network = sorted(Path(cfg.pretrained).glob("*.*")) if cfg.pretrained else []
     versions = [(str(path), path.stat().st_mtime_ns) for path in [*places, *network]]
-    split = (cfg.source, cfg.validation, cfg.split_seed, cfg.image_size, cfg.pretrained)
+    split = (cfg.source, cfg.label, cfg.validation, cfg.split_seed, cfg.image_size, cfg.pretrained)
     digest = hashlib.sha256(repr((split, versions)).encode()).hexdigest()[:8]
     return Path(cfg.folder) / f"{Path(cfg.source).stem}-{digest}"
 
@@ -156,10 +158,12 @@ def _prepare(cfg: config.Data, folder: Path) -> None:
     weights = fetch(cfg.pretrained) if cfg.pretrained else ""
     if cfg.source == "digits":
         _draw_digits(folder / PICTURES)
-    root = _root(cfg, folder)
-    found = images.find(root, cfg.validation, cfg.split_seed)
+    if shards.files(Path(cfg.source)):
+        found = shards.find(cfg, folder / PICTURES)
+    else:
+        found = images.find(_root(cfg, folder), cfg.validation, cfg.split_seed)
     size, colours = read_processor(Path(weights)) if weights else (cfg.image_size, None)
-    measured = measure(root, found, size)  # in any case: all images are looked at
+    measured = measure(_root(cfg, folder), found, size)  # in any case: all images are looked at
     about = {"size": size, "weights": weights, "labels": found.classes}
     about |= (colours or measured)._asdict()
     (folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
@@ -167,8 +171,9 @@ def _prepare(cfg: config.Data, folder: Path) -> None:
 
 
 def _root(cfg: config.Data, prepared: Path) -> Path:
-    """The folder of the images."""
-    return prepared / PICTURES if cfg.source == "digits" else Path(cfg.source)
+    """The folder of the images, or of what was unpacked of them."""
+    unpacked = prepared / PICTURES
+    return unpacked if unpacked.is_dir() else Path(cfg.source)
 
 
 def _draw_digits(folder: Path) -> None:

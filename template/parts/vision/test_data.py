@@ -106,6 +106,7 @@ MISTAKES = {
     "train/loose.jpg": r"loose\.jpg is in the folder of no class",
     "loose.jpg": r"loose\.jpg is in the folder of no class",
     "train/red/damaged.jpg": r"damaged\.jpg cannot be read as an image",
+    "val/red/far.tif": r"far\.tif cannot be read as an image: Python int too large",
     "val/red/cut.jpg": r"cut\.jpg cannot be read as an image",
 }
 
@@ -118,7 +119,9 @@ def test_mistakes_are_named_before_the_first_step(place: str, tmp_path: Path) ->
     path = tmp_path / "images" / place
     if path.suffix:
         whole = (tmp_path / "images" / "train" / "red" / "1.jpg").read_bytes()
-        path.write_bytes(whole[:-200] if path.stem == "cut" else b"damaged")
+        far = b"II\x2b\0\x08\0\0\0" + b"\xff" * 8  # a TIFF whose content begins beyond all files
+        contents = {"cut": whole[:-200], "far": far}
+        path.write_bytes(contents.get(path.stem, b"damaged"))
     else:
         path.mkdir(parents=True)
     with pytest.raises(config.ConfigError, match=MISTAKES[place]):
