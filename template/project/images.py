@@ -168,10 +168,15 @@ def _subfolders(folder: Path) -> list[str]:
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
-    """A folder and all below, each with the names of its files."""
-    for place, inside, names in os.walk(folder):
-        inside[:] = sorted(name for name in inside if not name.startswith(HIDDEN))
-        yield Path(place), names
+    """A folder and all below, also by links, each once with the names of its files."""
+    known = set[str]()  # a link may lead to a folder above
+    for place, inside, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(place)
+        new = real not in known
+        known.add(real)
+        inside[:] = sorted(name for name in inside if new and not name.startswith(HIDDEN))
+        if new:
+            yield Path(place), names
 
 
 def _check_classes(root: Path, split_folders: list[Path], classes: list[str]) -> None:

@@ -1,6 +1,8 @@
 """Images from folders of files, augmentation, and pretrained networks."""
 
+import io
 import json
+import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -76,6 +78,20 @@ def test_images_that_came_later_are_seen(tmp_path: Path) -> None:
         assert len(train) + len(val) == count
 
 
+def test_links_are_followed(tmp_path: Path) -> None:
+    """A class or a part of one that lies elsewhere, but no folder twice."""
+    draw(tmp_path / "images", 2)
+    draw(tmp_path / "elsewhere", 3)
+    (tmp_path / "images" / "yellow").symlink_to(tmp_path / "elsewhere" / "green")
+    (tmp_path / "images" / "red" / "more").symlink_to(tmp_path / "elsewhere" / "red")
+    (tmp_path / "images" / "red" / "again").symlink_to(tmp_path / "images" / "red")
+    cfg = settings(tmp_path)
+    data.prepare(cfg)
+    train, val, shape = data.open_splits(cfg)
+    assert shape.labels == ["blue", "green", "red", "yellow"]
+    assert len(train) + len(val) == 6 + 3 + 3
+
+
 @pytest.mark.parametrize("val", ["val", "valid", "validation"])
 def test_folders_of_splits(val: str, tmp_path: Path) -> None:
     """train/ and val/ are taken as they are; files of other programs are no images."""
@@ -111,6 +127,16 @@ MISTAKES = {
 }
 
 
+def pixels_far_away() -> bytes:
+    """A TIFF that says that its pixels begin beyond the end of every file."""
+    file = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(file, "TIFF", big_tiff=True)
+    content = bytearray(file.getvalue())
+    entry = content.index(struct.pack("<HHQ", 273, 4, 1))  # where the first strip begins
+    content[entry : entry + 20] = struct.pack("<HHQQ", 273, 16, 1, 2**64 - 1)
+    return bytes(content)
+
+
 @pytest.mark.parametrize("place", MISTAKES)
 def test_mistakes_are_named_before_the_first_step(place: str, tmp_path: Path) -> None:
     """A folder or file where none belongs, an empty class, a damaged file; nothing is left."""
@@ -119,8 +145,7 @@ def test_mistakes_are_named_before_the_first_step(place: str, tmp_path: Path) ->
     path = tmp_path / "images" / place
     if path.suffix:
         whole = (tmp_path / "images" / "train" / "red" / "1.jpg").read_bytes()
-        far = b"II\x2b\0\x08\0\0\0" + b"\xff" * 8  # a TIFF whose content begins beyond all files
-        contents = {"cut": whole[:-200], "far": far}
+        contents = {"cut": whole[:-200], "far": pixels_far_away()}
         path.write_bytes(contents.get(path.stem, b"damaged"))
     else:
         path.mkdir(parents=True)
