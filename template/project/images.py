@@ -1,15 +1,14 @@
-"""Files of images: found by class, looked at once, and decoded when they are needed."""
+"""Images: found by class, looked at once, and decoded when they are needed."""
 
-import math
+import io
 import os
+import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,29 +21,90 @@ HIDDEN = (".", "__")  # how names of files and folders begin that programs keep 
 READERS = 16  # threads that look at files; Pillow decodes beside them
 WIDE = {"I", "I;16", "I;16B", "I;16L", "I;16N"}  # Pillow's names for one channel of 16 bits
 UPPER_HALVES = [value >> 8 for value in range(2**16)]
+BROKEN = (OSError, SyntaxError, ValueError, ArithmeticError, EOFError)  # of Pillow, for a file
 ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
-NARROWEST = 3 / 4  # width by height of a random part; the widest is the other way round
+
+Seen = TypeVar("Seen")
+
+
+class Place(NamedTuple):
+    """Where the bytes of an image are, and the number of its class."""
+
+    path: str  # of a file, below a folder that the reader knows
+    label: int
+    name: str = ""  # for people, of an image that has no file of its own
+    begin: int = 0  # of its bytes in the file
+    size: int = -1  # their number; -1: all
 
 
 class Files(NamedTuple):
-    """Paths and classes, mapped into memory: a list would be in each rank and worker anew."""
+    """Places, mapped into memory: a list would be in each rank and worker anew."""
 
-    names: Tensor  # uint8, one path behind the other
-    ends: Tensor  # of each path
-    targets: Tensor  # the number of each file's class
+    texts: Tensor  # uint8, path and name of one place behind those of the other
+    ends: Tensor  # of each place's text
+    targets: Tensor  # the number of each image's class
+    spans: Tensor  # [N, 2] int64, begin and size of each image in its file
 
-    def path(self, index: int) -> str:
-        """The path of one file."""
-        begin = self.ends[index - 1] if index else 0
-        return bytes(self.names[begin : self.ends[index]].tolist()).decode()
+    def place(self, index: int) -> Place:
+        """Where one image is."""
+        first = self.ends[index - 1] if index else 0
+        text = os.fsdecode(bytes(self.texts[first : self.ends[index]].tolist()))
+        path, _, name = text.partition("\0")
+        begin, size = self.spans[index].tolist()
+        return Place(path, int(self.targets[index]), name, begin, size)
 
 
 class Found(NamedTuple):
-    """Classes in their order, and the files of both splits with the numbers of their classes."""
+    """Classes in their order, and the images of both splits."""
 
     classes: list[str]
-    train: list[tuple[str, int]]  # paths below the source's folder
-    val: list[tuple[str, int]]
+    train: list[Place]
+    val: list[Place]
+
+
+class Opened(NamedTuple):
+    """What was found, as it was saved."""
+
+    classes: list[str]
+    train: Files
+    val: Files
+
+
+def pack(places: Sequence[Place]) -> Files:
+    """Places as tensors."""
+    texts = [os.fsencode(f"{place.path}\0{place.name}") for place in places]
+    return Files(
+        torch.frombuffer(bytearray(b"".join(texts)), dtype=torch.uint8),
+        torch.tensor([len(text) for text in texts]).cumsum(0),
+        torch.tensor([place.label for place in places]),
+        torch.tensor([(place.begin, place.size) for place in places]),
+    )
+
+
+def save(found: Found, path: Path) -> None:
+    """Write what was found."""
+    splits = {"train": tuple(pack(found.train)), "val": tuple(pack(found.val))}
+    torch.save({"classes": found.classes, **splits}, path)
+
+
+def load(path: Path) -> Opened:
+    """Map what was saved into memory."""
+    saved = torch.load(path, weights_only=True, mmap=True)
+    return Opened(saved["classes"], Files(*saved["train"]), Files(*saved["val"]))
+
+
+@contextmanager
+def preparing(target: Path) -> Iterator[Path]:
+    """A folder to write to, which becomes `target` when all is there."""
+    partial = target.with_suffix(".partial")
+    shutil.rmtree(partial, ignore_errors=True)  # of a preparation that was cut off
+    partial.mkdir()
+    try:
+        yield partial
+    except config.ConfigError:
+        shutil.rmtree(partial)
+        raise
+    partial.replace(target)
 
 
 # --- Finding --------------------------------------------------------------------------------------
@@ -59,13 +119,13 @@ def find(root: Path, validation: float, split_seed: int) -> Found:
     classes = _subfolders(split_folders[0])
     _check_classes(root, split_folders, classes)
     listed = [_list(root, part, classes) for part in split_folders]
-    if empty := {*range(len(classes))} - {label for _, label in listed[0]}:
+    if empty := {*range(len(classes))} - {place.label for place in listed[0]}:
         raise config.ConfigError(
             f"{split_folders[0] / classes[min(empty)]} holds no images: remove the folder, or add "
             f"images with one of the endings {', '.join(sorted(ENDINGS))}"
         )
     if len(listed) == 1:
-        shares = _hold_out(len(listed[0]), validation, split_seed)
+        shares = hold_out(len(listed[0]), validation, split_seed)
         listed = [[listed[0][i] for i in share] for share in shares]
     return Found(classes, *listed)
 
@@ -78,16 +138,21 @@ def folders(root: Path) -> list[Path]:
 def files_below(folder: Path) -> list[Path]:
     """The paths of all images in a folder and below."""
     return [
-        place / name for place, names in _walk(folder) for name in sorted(names) if _is_image(name)
+        place / name for place, names in _walk(folder) for name in sorted(names) if is_image(name)
     ]
 
 
-def pack(files: Sequence[tuple[str, int]]) -> Files:
-    """Paths and classes as tensors."""
-    names = [path.encode() for path, _ in files]
-    ends = torch.tensor([len(name) for name in names]).cumsum(0)
-    targets = torch.tensor([label for _, label in files])
-    return Files(torch.frombuffer(bytearray(b"".join(names)), dtype=torch.uint8), ends, targets)
+def is_image(name: str) -> bool:
+    """Whether a file is an image, by its name."""
+    return Path(name).suffix.lower() in ENDINGS and not Path(name).name.startswith(HIDDEN)
+
+
+def hold_out(count: int, validation: float, split_seed: int) -> tuple[list[int], list[int]]:
+    """The numbers of the samples for training, and of those for validation, of `count` in all."""
+    generator = torch.Generator().manual_seed(split_seed)
+    order: list[int] = torch.randperm(count, generator=generator).tolist()
+    held_out = max(1, round(validation * count))
+    return order[held_out:], order[:held_out]
 
 
 def _parts(root: Path) -> list[Path]:
@@ -103,14 +168,15 @@ def _subfolders(folder: Path) -> list[str]:
 
 
 def _walk(folder: Path) -> Iterator[tuple[Path, list[str]]]:
-    """A folder and all below, each with the names of its files."""
-    for place, inside, names in os.walk(folder):
-        inside[:] = sorted(name for name in inside if not name.startswith(HIDDEN))
-        yield Path(place), names
-
-
-def _is_image(name: str) -> bool:
-    return Path(name).suffix.lower() in ENDINGS and not name.startswith(HIDDEN)
+    """A folder and all below, also by links, each once with the names of its files."""
+    known = set[str]()  # a link may lead to a folder above
+    for place, inside, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(place)
+        new = real not in known
+        known.add(real)
+        inside[:] = sorted(name for name in inside if new and not name.startswith(HIDDEN))
+        if new:
+            yield Path(place), names
 
 
 def _check_classes(root: Path, split_folders: list[Path], classes: list[str]) -> None:
@@ -140,140 +206,79 @@ def _check_classes(root: Path, split_folders: list[Path], classes: list[str]) ->
             f"{last / unknown[0]} is no class: {split_folders[0]} has none such"
         )
     for folder in {root, *split_folders}:
-        if loose := sorted(path for path in folder.glob("*.*") if _is_image(path.name)):
+        if loose := sorted(path for path in folder.glob("*.*") if is_image(path.name)):
             raise config.ConfigError(f"{loose[0]} is in the folder of no class: move the file")
 
 
-def _list(root: Path, folder: Path, classes: list[str]) -> list[tuple[str, int]]:
-    files = [
-        (str(path.relative_to(root)), label)
+def _list(root: Path, folder: Path, classes: list[str]) -> list[Place]:
+    places = [
+        Place(str(path.relative_to(root)), label)
         for label, name in enumerate(classes)
         for path in files_below(folder / name)
     ]
-    if len(files) < 2:
-        raise config.ConfigError(f"{folder} holds {len(files)} images in the folders {classes}")
-    return files
+    if len(places) < 2:
+        raise config.ConfigError(f"{folder} holds {len(places)} images in the folders {classes}")
+    return places
 
 
-def _hold_out(count: int, validation: float, split_seed: int) -> tuple[list[int], list[int]]:
-    """The numbers of the samples for training, and of those for validation, of `count` in all."""
-    generator = torch.Generator().manual_seed(split_seed)
-    order: list[int] = torch.randperm(count, generator=generator).tolist()
-    held_out = max(1, round(validation * count))
-    return order[held_out:], order[:held_out]
+# --- Looking and reading --------------------------------------------------------------------------
 
 
-# --- Looking --------------------------------------------------------------------------------------
-
-
-class Colours(NamedTuple):
-    """Mean and standard deviation of red, green and blue, from 0 to 255."""
-
-    mean: list[float]
-    deviation: list[float]
-
-
-def measure(root: Path, found: Found, size: int) -> Colours:
-    """The colours of the training images, as an evaluation sees them.
-
-    Every file of both splits is decoded: a damaged one would end the run hours later. Raises
-    ConfigError with its path.
-    """
-    paths = [root / path for path, _ in [*found.train, *found.val]]
-    sums, squares = torch.zeros(3, dtype=torch.int64), torch.zeros(3, dtype=torch.int64)
+def look(places: Sequence[Place], see: Callable[[Place], Seen]) -> Iterator[Seen]:
+    """What is seen at each place, in their order: a damaged image would end the run hours later."""
     with ThreadPoolExecutor(READERS) as pool:
-        for number, seen in enumerate(pool.map(partial(_sums, size=size), paths), start=1):
-            if number <= len(found.train):
-                sums += seen[0]
-                squares += seen[1]
-            if sys.stderr.isatty() and (number % 1000 == 0 or number == len(paths)):
-                last = "\n" if number == len(paths) else ""
-                print(f"\rlooked at {number:,} of {len(paths):,} images", end=last, file=sys.stderr)
-    pixels = len(found.train) * size**2
-    mean = sums.double() / pixels
-    variance = squares.double() / pixels - mean**2
-    return Colours(mean.tolist(), variance.clamp(min=1).sqrt().tolist())
+        for done, seen in enumerate(pool.map(see, places), start=1):
+            yield seen
+            if sys.stderr.isatty() and (done % 1000 == 0 or done == len(places)):
+                last = "\n" if done == len(places) else ""
+                print(f"\rlooked at {done:,} of {len(places):,} images", end=last, file=sys.stderr)
 
 
-def _sums(path: Path, size: int) -> Tensor:
-    """Sums of the pixels and of their squares [2, 3] int64, which no order of adding changes."""
-    pixels = read(path, size).long()
-    return torch.stack((pixels.sum((1, 2)), pixels.square().sum((1, 2))))
+def decode(root: Path, place: Place, mode: str, size: int) -> Any:
+    """Pillow's image, upright, of the mode "L" or "RGB", and of `size` pixels or more each way.
 
-
-# --- Reading --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Augment:
-    """Random parts, mirrorings and colours, from torch's global generator.
-
-    The loader seeds that generator for every batch by its place.
+    Raises ConfigError with the place for what Pillow cannot open or decode.
     """
+    from PIL import Image, ImageOps, UnidentifiedImageError
 
-    crop: float
-    flip: bool
-    jitter: float
-
-    def box(self, width: int, height: int) -> tuple[float, float, float, float]:
-        """Left, upper, right and lower edge of a part of random area, shape and place."""
-        area, form, x, y = torch.rand(4).tolist()
-        pixels = width * height * (1 - self.crop * area)
-        down = min(height, math.sqrt(pixels * NARROWEST ** (2 * form - 1)))
-        across = min(width, pixels / down)
-        down = min(height, pixels / across)  # which a rounding takes beyond the height
-        left, upper = x * (width - across), y * (height - down)
-        return left, upper, min(width, left + across), min(height, upper + down)
-
-    def __call__(self, images: Tensor) -> Tensor:
-        """Images [B, 3, height, width] uint8 -> the same, mirrored and in other colours."""
-        if self.flip:
-            chosen = torch.rand(len(images), 1, 1, 1) < 0.5
-            images = torch.where(chosen, images.flip(3), images)
-        if not self.jitter:
-            return images
-        factors = 1 + self.jitter * (2 * torch.rand(3, len(images), 1, 1, 1) - 1)
-        pixels = images * factors[0]
-        for factor, dimensions in ((factors[1], (1, 2, 3)), (factors[2], (1,))):
-            grey = pixels.mean(dimensions, keepdim=True)  # of the image; of each pixel
-            pixels = grey + factor * (pixels - grey)
-        return pixels.round().clamp(0, 255).byte()
-
-
-def read(path: Path, size: int, augment: Augment | None = None) -> Tensor:
-    """An image [3, size, size] uint8, upright: a square around its centre, or a random part."""
-    from PIL import Image, ImageOps
-
-    random_part = augment is not None and augment.crop > 0
-    wanted = math.ceil(size / math.sqrt(1 - augment.crop)) if augment else size
-    with _open(path) as image:
-        image.draft("RGB", (wanted, wanted))  # lets the JPEG decoder reduce while it reads
-        upright = _opaque(ImageOps.exif_transpose(image)).convert("RGB")
-        if augment and random_part:
-            box = augment.box(*upright.size)
-            square = upright.resize((size, size), Image.Resampling.BICUBIC, box)
-        else:
-            square = ImageOps.fit(upright, (size, size))
-    values = torch.frombuffer(bytearray(square.tobytes()), dtype=torch.uint8)
-    return values.view(size, size, 3).permute(2, 0, 1)
-
-
-@contextmanager
-def _open(path: Path) -> Iterator[Any]:
-    """Pillow's image; ConfigError with the path for what Pillow cannot open or decode."""
-    from PIL import Image
-
+    reason: object
     try:
-        with Image.open(path) as image:
-            # "I" are numbers of 16 bits in PNG and PPM, but of 32 bits in others.
-            if image.mode == "F" or (image.mode == "I" and image.format not in {"PNG", "PPM"}):
-                raise ValueError(
-                    f"pixels of the mode {image.mode!r} have no fixed range: save the image with 8 "
-                    "or 16 bits per channel"
-                )
-            yield image
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise config.ConfigError(f"{path} cannot be read as an image: {error}") from error
+        with (root / place.path).open("rb") as file:
+            file.seek(place.begin)
+            content = io.BytesIO(file.read(place.size))
+        with Image.open(content) as image:
+            _check_range(image)
+            image.draft(mode, (size, size))  # lets the JPEG decoder reduce while it reads
+            return _opaque(ImageOps.exif_transpose(image)).convert(mode)
+    except UnidentifiedImageError:
+        reason = "Pillow knows no such format"
+    except (*BROKEN, Image.DecompressionBombError) as error:
+        reason = error
+    shown = place.name or root / place.path
+    raise config.ConfigError(f"{shown} cannot be read as an image: {reason}")
+
+
+def square(root: Path, place: Place, mode: str, size: int) -> Tensor:
+    """An image [channels, size, size] uint8, cut to a square around its centre."""
+    from PIL import ImageOps
+
+    return pixels(ImageOps.fit(decode(root, place, mode, size), (size, size)))
+
+
+def pixels(image: Any) -> Tensor:
+    """Pillow's image as a tensor [channels, height, width] uint8."""
+    values = torch.frombuffer(bytearray(image.tobytes()), dtype=torch.uint8)
+    return values.view(image.height, image.width, -1).permute(2, 0, 1)
+
+
+def _check_range(image: Any) -> None:
+    """Refuse pixels of which nothing says which number is white."""
+    # "I" are numbers of 16 bits in PNG and PPM, but of 32 bits in others.
+    if image.mode == "F" or (image.mode == "I" and image.format not in {"PNG", "PPM"}):
+        raise ValueError(
+            f"pixels of the mode {image.mode!r} have no fixed range: save the image with 8 or 16 "
+            "bits per channel"
+        )
 
 
 def _opaque(image: Any) -> Any:

@@ -17,6 +17,7 @@ LAYERS = [
     ("engine.settings",),
     ("config",),
     ("columns", "corpus", "documents", "images"),
+    ("shards",),
     ("data",),
     ("model",),
     ("optim",),

@@ -248,6 +248,37 @@ def test_old_names_of_programs_work_until_the_next_update(lab: Lab, old: Path) -
     assert not (old / "memory.py").exists()
 
 
+IMAGES = """import sys
+from pathlib import Path
+sys.path.insert(0, '.')
+import data
+from data import packed as p
+print(data.find_images(Path('pictures')), data.Files.__name__, p.__name__)
+"""
+
+
+def test_images_have_a_module_of_their_own(lab: Lab, tmp_path: Path) -> None:
+    """A user's files follow; an edit in data.py stays, and one in what moved is shown."""
+    project = lab.project(tmp_path / "old", "v0.5.0", {"model": "resnet"})
+    (project / "mine.py").write_text(IMAGES)
+    (project / "pictures").mkdir()
+    (project / "pictures/a.png").touch()
+    data = project / "data.py"
+    data.write_text(data.read_text().replace("IGNORE = -100", "MINE = 1\nIGNORE = -100"))
+    lab.commit(project)
+    assert update.update(project, None, [], dry_run=False) == 0
+    assert "\nMINE = 1\n" in data.read_text()
+    done = lab.run(sys.executable, "mine.py", cwd=project)
+    assert done.stdout == "[PosixPath('pictures/a.png')] Files pack\n", done.stderr
+    lab.git("reset", "--hard", "--quiet", cwd=project)
+    lab.git("clean", "--force", "-d", "--quiet", cwd=project)
+    text = data.read_text()
+    data.write_text(text.replace("def _opaque(", "# mine: moved\ndef _opaque("))
+    lab.commit(project)
+    assert update.update(project, None, [], dry_run=False) == 1
+    assert "# mine: moved" in data.read_text()
+
+
 @pytest.mark.parametrize("place", ["engine/loading.py", "engine", "tests/support"])
 def test_a_file_of_the_users_in_the_way_is_named(lab: Lab, old: Path, place: str) -> None:
     (old / place).parent.mkdir(exist_ok=True)

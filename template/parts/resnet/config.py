@@ -1,6 +1,7 @@
 @dataclass(frozen=True)
 class Data:
     source: str
+    label: str
     folder: str
     image_size: settings.Count
     channels: settings.Count

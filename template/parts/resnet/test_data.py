@@ -1,6 +1,7 @@
 """Images from folders of files, and augmentation."""
 
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from PIL import Image
 
 import config
 import data
+import images
 import model
 from support import common
 
@@ -69,9 +71,9 @@ def test_images_that_came_later_are_seen(tmp_path: Path) -> None:
     assert len(train) + len(val) == 7
 
 
-def turned(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+def turned(folder: Path, followlinks: bool) -> Iterator[tuple[str, list[str], list[str]]]:
     """os.walk of another disk, which gives names in another order."""
-    for place, inside, names in walk(folder):
+    for place, inside, names in walk(folder, followlinks=followlinks):
         inside.reverse()
         yield place, inside, names[::-1]
 
@@ -84,13 +86,13 @@ def test_preparation_repeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     draw(tmp_path / "images", 9)
     cfg = settings(tmp_path, source=str(tmp_path / "images"), validation=0.25)
     data.prepare(cfg)
-    first = torch.load(data.prepared_path(cfg), weights_only=True)
-    data.prepared_path(cfg).unlink()
+    first = images.load(data.prepared_path(cfg) / data.FILES)
+    shutil.rmtree(data.prepared_path(cfg))
     monkeypatch.setattr(os, "walk", turned)
     data.prepare(cfg)
-    again = torch.load(data.prepared_path(cfg), weights_only=True)
-    for name in ("train", "val"):
-        for one, other in zip(first[name], again[name], strict=True):
+    again = images.load(data.prepared_path(cfg) / data.FILES)
+    for before, after in ((first.train, again.train), (first.val, again.val)):
+        for one, other in zip(before, after, strict=True):
             assert one.equal(other), "other splits on another node"
     changes: list[dict[str, Any]] = [{"validation": 0.3}, {"split_seed": 1}]
     for change in changes:
@@ -129,6 +131,20 @@ def test_files_of_other_programs_are_no_images(tmp_path: Path) -> None:
     assert shape.labels == ["blue", "green", "red"]
     assert len(train) + len(val) == 6
     assert str(shape) == "3 classes: blue, green, red"
+
+
+def test_links_are_followed(tmp_path: Path) -> None:
+    """A class or a part of one that lies elsewhere, but no folder twice."""
+    draw(tmp_path / "images", 2)
+    draw(tmp_path / "elsewhere", 3)
+    (tmp_path / "images" / "yellow").symlink_to(tmp_path / "elsewhere" / "green")
+    (tmp_path / "images" / "red" / "more").symlink_to(tmp_path / "elsewhere" / "red")
+    (tmp_path / "images" / "red" / "again").symlink_to(tmp_path / "images" / "red")
+    cfg = settings(tmp_path, source=str(tmp_path / "images"))
+    data.prepare(cfg)
+    train, val, shape = data.open_splits(cfg)
+    assert shape.labels == ["blue", "green", "red", "yellow"]
+    assert len(train) + len(val) == 6 + 3 + 3
 
 
 @pytest.mark.parametrize("val", ["val", "valid", "validation"])
@@ -177,8 +193,8 @@ def test_folders_that_do_not_fit_are_named(folder: str, reason: str, tmp_path: P
 def seen(path: Path, channels: int) -> list[list[int]]:
     """The pixels of an image in its upper left and lower right corner, as the model gets them."""
     cfg = replace(settings(path.parent), channels=channels)
-    packed = data.Files(*data.packed([(str(path), 0), (str(path), 0)]))
-    image = data.ImageFiles(packed, cfg).__getitems__([0]).inputs[0]
+    packed = images.pack([images.Place(path.name, 0), images.Place(path.name, 0)])
+    image = data.ImageFiles(path.parent, packed, cfg).__getitems__([1]).inputs[0]
     return [image[:, 0, 0].tolist(), image[:, -1, -1].tolist()]
 
 
@@ -219,17 +235,20 @@ def test_turned_images_are_upright(tmp_path: Path) -> None:
 
 
 def test_damaged_file_is_named(tmp_path: Path) -> None:
-    """What is no image before the first step, and what cannot be decoded when it is drawn."""
+    """What is no image, and what ends too early, before the first step; and later, too."""
     draw(tmp_path / "images", 2)
     damaged = tmp_path / "images" / "red" / "0.png"
     whole = damaged.read_bytes()
-    damaged.write_bytes(b"damaged")
     cfg = settings(tmp_path, source=str(tmp_path / "images"))
-    with pytest.raises(config.ConfigError, match=r"0\.png cannot be read"):
-        data.prepare(cfg)
+    for content in (b"damaged", whole[:-30]):
+        damaged.write_bytes(content)
+        with pytest.raises(config.ConfigError, match=r"red/0\.png cannot be read"):
+            data.prepare(cfg)
+        assert not [*tmp_path.glob("*.partial")]
+    damaged.write_bytes(whole)
+    data.prepare(cfg)
     for path in (tmp_path / "images").rglob("*.png"):
         path.write_bytes(whole[:-30])
-    data.prepare(cfg)
     train = data.open_splits(cfg).train
     with pytest.raises(config.ConfigError, match=r"0\.png cannot be read"):
         train.__getitems__(list(range(len(train))))
@@ -271,11 +290,11 @@ def test_augmentation(tmp_path: Path) -> None:
 
 def test_augmentation_by_nothing_changes_nothing() -> None:
     """Angle, zoom and shift of 0 give the images back; mirroring turns about half of them."""
-    images = torch.randint(256, (64, 1, 8, 8), dtype=torch.uint8)
-    torch.testing.assert_close(data.Augment(0.0, 0.0, 0.0, flip=False)(images), images)
-    mirrored = data.Augment(0.0, 0.0, 0.0, flip=True)(images)
-    turned = (mirrored == images.flip(3)).all(3).all(2).sum().item()
-    kept = (mirrored == images).all(3).all(2).sum().item()
+    given = torch.randint(256, (64, 1, 8, 8), dtype=torch.uint8)
+    torch.testing.assert_close(data.Augment(0.0, 0.0, 0.0, flip=False)(given), given)
+    mirrored = data.Augment(0.0, 0.0, 0.0, flip=True)(given)
+    turned = (mirrored == given.flip(3)).all(3).all(2).sum().item()
+    kept = (mirrored == given).all(3).all(2).sum().item()
     assert turned + kept == 64
     assert min(turned, kept) > 16
 

@@ -1,6 +1,7 @@
 @dataclass(frozen=True)
 class Data:
     source: str
+    label: str
     pretrained: str
     image_size: settings.Count
     folder: str

@@ -2,8 +2,9 @@
 
 import hashlib
 import json
-import shutil
+import math
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,12 +14,15 @@ from torch.utils.data import Dataset
 
 import config
 import images
+import shards
 
 UNIT = "samples"  # of the throughput
 IGNORE = -100  # the target of an image that does not count: padding
 FEW = 10  # up to so many classes are named to the user
 FILES, ABOUT, PICTURES = "files.pt", "about.json", "images"  # what is prepared
 WEIGHTS = ["*.json", "*.safetensors"]  # what is fetched of a pretrained network
+NARROWEST = 3 / 4  # width by height of a random part; the widest is the other way round
+BICUBIC = 3  # Pillow's number of it
 PROCESSOR = "preprocessor_config.json"  # says how the network saw images in its training
 
 
@@ -40,11 +44,53 @@ class Shape:
         return f"{len(self.labels):,} classes{named}; {self.size} x {self.size} pixels"
 
 
+@dataclass(frozen=True)
+class Augment:
+    """Random parts, mirrorings and colours, from torch's global generator.
+
+    The loader seeds that generator for every batch by its place.
+    """
+
+    crop: float
+    flip: bool
+    jitter: float
+
+    def box(self, width: int, height: int) -> tuple[float, float, float, float]:
+        """Left, upper, right and lower edge of a part of random area, shape and place."""
+        area, form, x, y = torch.rand(4).tolist()
+        pixels = width * height * (1 - self.crop * area)
+        down = min(height, math.sqrt(pixels * NARROWEST ** (2 * form - 1)))
+        across = min(width, pixels / down)
+        down = min(height, pixels / across)  # which a rounding takes beyond the height
+        left, upper = x * (width - across), y * (height - down)
+        return left, upper, min(width, left + across), min(height, upper + down)
+
+    def part(self, root: Path, place: images.Place, size: int) -> Tensor:
+        """A random part of an image, as [3, size, size] uint8."""
+        wanted = math.ceil(size / math.sqrt(1 - self.crop))
+        image = images.decode(root, place, "RGB", wanted)
+        return images.pixels(image.resize((size, size), BICUBIC, self.box(*image.size)))
+
+    def __call__(self, batch: Tensor) -> Tensor:
+        """Images [B, 3, height, width] uint8 -> the same, mirrored and in other colours."""
+        if self.flip:
+            chosen = torch.rand(len(batch), 1, 1, 1) < 0.5
+            batch = torch.where(chosen, batch.flip(3), batch)
+        if not self.jitter:
+            return batch
+        factors = 1 + self.jitter * (2 * torch.rand(3, len(batch), 1, 1, 1) - 1)
+        pixels = batch * factors[0]
+        for factor, dimensions in ((factors[1], (1, 2, 3)), (factors[2], (1,))):
+            grey = pixels.mean(dimensions, keepdim=True)  # of the image; of each pixel
+            pixels = grey + factor * (pixels - grey)
+        return pixels.round().clamp(0, 255).byte()
+
+
 class Images(Dataset[Batch]):
     """Images on disk, decoded at each use: with many of them, let DataLoader workers do it."""
 
     def __init__(
-        self, root: Path, files: images.Files, size: int, augment: images.Augment | None = None
+        self, root: Path, files: images.Files, size: int, augment: Augment | None = None
     ) -> None:
         self.root, self.files, self.size, self.augment = root, files, size, augment
 
@@ -52,10 +98,14 @@ class Images(Dataset[Batch]):
         return len(self.files.targets)
 
     def __getitems__(self, indices: list[int]) -> Batch:
-        paths = [self.root / self.files.path(index) for index in indices]
-        inputs = torch.stack([images.read(path, self.size, self.augment) for path in paths])
+        inputs = torch.stack([self._read(self.files.place(index)) for index in indices])
         targets = self.files.targets[indices]
         return Batch(self.augment(inputs) if self.augment else inputs, targets)
+
+    def _read(self, place: images.Place) -> Tensor:
+        if self.augment and self.augment.crop:
+            return self.augment.part(self.root, place, self.size)
+        return images.square(self.root, place, "RGB", self.size)
 
 
 class Splits(NamedTuple):
@@ -74,14 +124,8 @@ def prepare(cfg: config.Data) -> None:
     target = prepared_path(cfg)
     if target.exists():
         return
-    partial = target.with_suffix(".partial")
-    partial.mkdir(exist_ok=True)
-    try:
-        _prepare(cfg, partial)
-    except config.ConfigError:
-        shutil.rmtree(partial)
-        raise
-    partial.replace(target)  # the folder appears whole
+    with images.preparing(target) as folder:
+        _prepare(cfg, folder)
 
 
 def open_splits(cfg: config.Data) -> Splits:
@@ -93,20 +137,20 @@ def open_splits(cfg: config.Data) -> Splits:
             f"the pretrained network is gone from {shape.weights}: fetch it again, with "
             "`python train.py --prepare-only --force`"
         )
-    listed = torch.load(folder / FILES, weights_only=True, mmap=True)
-    train, val = (images.Files(*listed[name]) for name in ("train", "val"))
-    augment = images.Augment(cfg.crop, cfg.flip, cfg.jitter)
+    _, train, val = images.load(folder / FILES)
+    augment = Augment(cfg.crop, cfg.flip, cfg.jitter)
     root = _root(cfg, folder)
     return Splits(Images(root, train, shape.size, augment), Images(root, val, shape.size), shape)
 
 
 def prepared_path(cfg: config.Data) -> Path:
     """The place of the list; other files in the folders, or other settings, have another place."""
-    places = [] if cfg.source == "digits" else images.folders(Path(cfg.source))
+    source = Path(cfg.source)
+    places = [] if cfg.source == "digits" else shards.files(source) or images.folders(source)
     network = sorted(Path(cfg.pretrained).glob("*.*")) if cfg.pretrained else []
     versions = [(str(path), path.stat().st_mtime_ns) for path in [*places, *network]]
-    chosen = (cfg.source, cfg.validation, cfg.split_seed, cfg.image_size, cfg.pretrained)
-    digest = hashlib.sha256(repr((chosen, versions)).encode()).hexdigest()[:8]
+    split = (cfg.source, cfg.label, cfg.validation, cfg.split_seed, cfg.image_size, cfg.pretrained)
+    digest = hashlib.sha256(repr((split, versions)).encode()).hexdigest()[:8]
     return Path(cfg.folder) / f"{Path(cfg.source).stem}-{digest}"
 
 
@@ -114,20 +158,22 @@ def _prepare(cfg: config.Data, folder: Path) -> None:
     weights = fetch(cfg.pretrained) if cfg.pretrained else ""
     if cfg.source == "digits":
         _draw_digits(folder / PICTURES)
-    root = _root(cfg, folder)
-    found = images.find(root, cfg.validation, cfg.split_seed)
+    if shards.files(Path(cfg.source)):
+        found = shards.find(cfg, folder / PICTURES)
+    else:
+        found = images.find(_root(cfg, folder), cfg.validation, cfg.split_seed)
     size, colours = read_processor(Path(weights)) if weights else (cfg.image_size, None)
-    measured = images.measure(root, found, size)  # in any case: all images are looked at
+    measured = measure(_root(cfg, folder), found, size)  # in any case: all images are looked at
     about = {"size": size, "weights": weights, "labels": found.classes}
     about |= (colours or measured)._asdict()
     (folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
-    splits = {"train": images.pack(found.train), "val": images.pack(found.val)}
-    torch.save({name: tuple(files) for name, files in splits.items()}, folder / FILES)
+    images.save(found, folder / FILES)
 
 
 def _root(cfg: config.Data, prepared: Path) -> Path:
-    """The folder of the images."""
-    return prepared / PICTURES if cfg.source == "digits" else Path(cfg.source)
+    """The folder of the images, or of what was unpacked of them."""
+    unpacked = prepared / PICTURES
+    return unpacked if unpacked.is_dir() else Path(cfg.source)
 
 
 def _draw_digits(folder: Path) -> None:
@@ -140,6 +186,37 @@ def _draw_digits(folder: Path) -> None:
     for number, (image, label) in enumerate(zip(grey, labels, strict=True)):
         (folder / str(label)).mkdir(parents=True, exist_ok=True)
         Image.fromarray(image).save(folder / str(label) / f"{number:04}.png")
+
+
+# --- Looking --------------------------------------------------------------------------------------
+
+
+class Colours(NamedTuple):
+    """Mean and standard deviation of red, green and blue, from 0 to 255."""
+
+    mean: list[float]
+    deviation: list[float]
+
+
+def measure(root: Path, found: images.Found, size: int) -> Colours:
+    """The colours of the training images, as an evaluation sees them.
+
+    The images of both splits are decoded. Raises ConfigError with the place of a damaged one.
+    """
+    sums = torch.zeros(2, 3, dtype=torch.int64)
+    see = partial(_sums, root, size)
+    for number, seen in enumerate(images.look([*found.train, *found.val], see)):
+        if number < len(found.train):
+            sums += seen
+    mean, squares = sums.double() / (len(found.train) * size**2)
+    variance = squares - mean**2
+    return Colours(mean.tolist(), variance.clamp(min=1).sqrt().tolist())
+
+
+def _sums(root: Path, size: int, place: images.Place) -> Tensor:
+    """Sums of the pixels and of their squares [2, 3] int64, which no order of adding changes."""
+    pixels = images.square(root, place, "RGB", size).long()
+    return torch.stack((pixels.sum((1, 2)), pixels.square().sum((1, 2))))
 
 
 # --- Pretrained networks --------------------------------------------------------------------------
@@ -160,7 +237,7 @@ def fetch(name: str) -> str:
         ) from error
 
 
-def read_processor(weights: Path) -> tuple[int, images.Colours]:
+def read_processor(weights: Path) -> tuple[int, Colours]:
     """The size of images that a network was trained with, and its mean and deviation.
 
     The file is read as it is: transformers would want torchvision for it. Raises ConfigError where
@@ -176,7 +253,7 @@ def read_processor(weights: Path) -> tuple[int, images.Colours]:
             f"{path} does not say how the network sees images: {error!r}; save the network's image "
             "processor there, `AutoImageProcessor.from_pretrained(...).save_pretrained(...)`"
         ) from error
-    return size, images.Colours(*scaled)
+    return size, Colours(*scaled)
 
 
 def _square(size: Any) -> int:

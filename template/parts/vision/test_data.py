@@ -1,7 +1,9 @@
 """Images from folders of files, augmentation, and pretrained networks."""
 
+import io
 import json
 import os
+import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +24,7 @@ from engine import distributed
 from support import common
 
 COLOURS = {"blue": (0, 0, 255), "green": (0, 255, 0), "red": (255, 0, 0)}
-PLAIN = images.Augment(crop=0.0, flip=False, jitter=0.0)
+PLAIN = data.Augment(crop=0.0, flip=False, jitter=0.0)
 
 
 def settings(folder: Path, **changes: Any) -> config.Data:
@@ -87,9 +89,9 @@ def test_other_settings_are_prepared_anew(tmp_path: Path) -> None:
     assert len(places) == len(changes), "a setting has changed, and the old preparation is read"
 
 
-def turned(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+def turned(folder: Path, followlinks: bool) -> Iterator[tuple[str, list[str], list[str]]]:
     """os.walk of another disk, which gives names in another order."""
-    for place, inside, names in walk(folder):
+    for place, inside, names in walk(folder, followlinks=followlinks):
         inside.reverse()
         yield place, inside, names[::-1]
 
@@ -104,6 +106,20 @@ def test_preparation_repeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     first = images.find(tmp_path, 0.25, 0)
     monkeypatch.setattr(os, "walk", turned)
     assert images.find(tmp_path, 0.25, 0) == first, "other splits on another node"
+
+
+def test_links_are_followed(tmp_path: Path) -> None:
+    """A class or a part of one that lies elsewhere, but no folder twice."""
+    draw(tmp_path / "images", 2)
+    draw(tmp_path / "elsewhere", 3)
+    (tmp_path / "images" / "yellow").symlink_to(tmp_path / "elsewhere" / "green")
+    (tmp_path / "images" / "red" / "more").symlink_to(tmp_path / "elsewhere" / "red")
+    (tmp_path / "images" / "red" / "again").symlink_to(tmp_path / "images" / "red")
+    cfg = settings(tmp_path)
+    data.prepare(cfg)
+    train, val, shape = data.open_splits(cfg)
+    assert shape.labels == ["blue", "green", "red", "yellow"]
+    assert len(train) + len(val) == 6 + 3 + 3
 
 
 @pytest.mark.parametrize("val", ["val", "valid", "validation"])
@@ -136,8 +152,19 @@ MISTAKES = {
     "train/loose.jpg": r"loose\.jpg is in the folder of no class",
     "loose.jpg": r"loose\.jpg is in the folder of no class",
     "train/red/damaged.jpg": r"damaged\.jpg cannot be read as an image",
+    "val/red/far.tif": r"far\.tif cannot be read as an image: Python int too large",
     "val/red/cut.jpg": r"cut\.jpg cannot be read as an image",
 }
+
+
+def pixels_far_away() -> bytes:
+    """A TIFF that says that its pixels begin beyond the end of every file."""
+    file = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(file, "TIFF", big_tiff=True)
+    content = bytearray(file.getvalue())
+    entry = content.index(struct.pack("<HHQ", 273, 4, 1))  # where the first strip begins
+    content[entry : entry + 20] = struct.pack("<HHQQ", 273, 16, 1, 2**64 - 1)
+    return bytes(content)
 
 
 @pytest.mark.parametrize("place", MISTAKES)
@@ -148,7 +175,8 @@ def test_mistakes_are_named_before_the_first_step(place: str, tmp_path: Path) ->
     path = tmp_path / "images" / place
     if path.suffix:
         whole = (tmp_path / "images" / "train" / "red" / "1.jpg").read_bytes()
-        path.write_bytes(whole[:-200] if path.stem == "cut" else b"damaged")
+        contents = {"cut": whole[:-200], "far": pixels_far_away()}
+        path.write_bytes(contents.get(path.stem, b"damaged"))
     else:
         path.mkdir(parents=True)
     with pytest.raises(config.ConfigError, match=MISTAKES[place]):
@@ -166,7 +194,7 @@ def test_folder_without_classes(tmp_path: Path) -> None:
 
 def seen(path: Path) -> list[list[int]]:
     """The pixels of an image in its upper left and lower right corner, as the model gets them."""
-    image = images.read(path, 16)
+    image = images.square(path.parent, images.Place(path.name, 0), "RGB", 16)
     return [image[:, 0, 0].tolist(), image[:, -1, -1].tolist()]
 
 

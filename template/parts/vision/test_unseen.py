@@ -1,5 +1,6 @@
 """New images are predicted for as those of the training were."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ def test_images_are_those_that_were_held_out(run: Path, tmp_path: Path) -> None:
     assert {row["predicted"] for row in expected} <= COLOURS.keys()
     val = data.open_splits(config.load(run / "config.toml").data).val
     assert isinstance(val, data.Images)
-    files = [str(val.root / val.files.path(index)) for index in range(len(val))]
+    files = [str(val.root / val.files.place(index).path) for index in range(len(val))]
     predict.main([str(run), *files, "--output", str(tmp_path / "new.csv")])
     found = csv.read_csv(tmp_path / "new.csv").to_pylist()
     assert [row["file"] for row in found] == files
@@ -47,6 +48,14 @@ def test_images_are_those_that_were_held_out(run: Path, tmp_path: Path) -> None:
         assert Path(row["file"]).parent.name == other["target"]
     predict.main([str(run), str(run.parent / "images"), "--output", str(tmp_path / "new.csv")])
     assert len(csv.read_csv(tmp_path / "new.csv")) == 24
+
+
+def test_a_name_may_have_any_bytes(run: Path, tmp_path: Path) -> None:
+    """Text in the predictions shows them as a sign for what is unknown."""
+    path = tmp_path / os.fsdecode(b"sk\xff y.png")
+    Image.new("RGB", (20, 20), COLOURS["red"]).save(path)
+    predict.main([str(run), str(path), "--output", str(tmp_path / "new.csv")])
+    assert csv.read_csv(tmp_path / "new.csv").to_pylist()[0]["file"] == f"{tmp_path}/sk\ufffd y.png"
 
 
 def test_files_that_are_no_images_are_named(run: Path, tmp_path: Path) -> None:

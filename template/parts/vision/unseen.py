@@ -1,5 +1,6 @@
 """New images to predict for."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ KIND = "images, or folders of them"
 def read(files: Sequence[Path], run: trained.Trained) -> tuple[data.Images, Any]:
     """The images as the model takes them, and their paths."""
     paths = [str(path) for file in files for path in _find(file)]
-    packed = images.pack([(path, data.IGNORE) for path in paths])
-    return data.Images(Path(), packed, run.shape.size), pa.table({"file": paths})
+    names = [os.fsencode(path).decode(errors="replace") for path in paths]
+    packed = images.pack([images.Place(path, data.IGNORE) for path in paths])
+    return data.Images(Path(), packed, run.shape.size), pa.table({"file": names})
 
 
 def _find(path: Path) -> list[Path]:

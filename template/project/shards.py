@@ -1,0 +1,188 @@
+"""Images in Parquet files and in tar files, as WebDataset writes these: listed by number."""
+
+import json
+import re
+import tarfile
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from pyarrow import parquet
+
+import config
+import images
+
+ENDINGS = (".parquet", ".tar")
+TRAINING, TEST = {images.TRAINING, "training"}, {"test", "testing"}  # words in names of files
+LABEL = ".cls"  # the ending of what names the class of an image, in a tar file
+CONTENT = "images.bin"  # the images of Parquet files as they are: pages there are compressed
+ROWS = 64  # of a Parquet file in memory at once
+
+
+class Labelled(NamedTuple):
+    """An image, and the name of its class."""
+
+    place: images.Place
+    label: str
+
+
+def files(source: Path) -> list[Path]:
+    """The shards that `source` is, or that lie in it or in folders of splits, in their order."""
+    if source.is_file():
+        return [source]
+    folders = [source, *(source / name for name in ("data", *images.SPLITS))]
+    found = [path for folder in folders for path in folder.glob("*.*") if path.suffix in ENDINGS]
+    return sorted(path for path in found if not path.name.startswith(images.HIDDEN))
+
+
+def find(cfg: config.Data, unpacked: Path) -> images.Found:
+    """The classes, and the images of each split: by the names of files, or divided by chance.
+
+    Places are below the source, or below the folder `unpacked`, where Parquet files go. Raises
+    ConfigError with file, and member or row, for what cannot be read and for an image of no class.
+    """
+    source = Path(cfg.source)
+    listed = [[*_read(paths, cfg, unpacked)] for paths in _splits(source)]
+    names = {image.label for image in listed[0]}
+    if unknown := [image for image in listed[-1] if image.label not in names]:
+        raise config.ConfigError(
+            f"{unknown[0].place.name}: no training image is of the class {unknown[0].label!r}"
+        )
+    if len(names) < 2:
+        raise config.ConfigError(f"{source} must hold several classes; found {sorted(names)}")
+    if len(listed) == 1:
+        shares = images.hold_out(len(listed[0]), cfg.validation, cfg.split_seed)
+        listed = [[listed[0][i] for i in share] for share in shares]
+    classes = sorted(names, key=lambda name: (int(name) if name.isdecimal() else -1, name))
+    numbers = {name: number for number, name in enumerate(classes)}
+    places = ([i.place._replace(label=numbers[i.label]) for i in part] for part in listed)
+    return images.Found(classes, *places)
+
+
+def _splits(source: Path) -> list[list[Path]]:
+    """The shards of training and of validation, or of both."""
+    found = files(source)
+    if len({path.suffix for path in found}) > 1 or found[0].suffix not in ENDINGS:
+        raise config.ConfigError(f"{source} must hold .tar files or .parquet files, and only these")
+    names = {path: str(path.relative_to(source)).lower() for path in found}
+    words = {path: {*re.split(r"[^a-z]+", name)} for path, name in names.items()}
+    train = [path for path in words if words[path] & TRAINING]
+    val = [path for path in words if words[path] & {*images.VALIDATION}]
+    rest = [path for path in words if path not in {*train, *val} and not words[path] & TEST]
+    if not train and not val and rest:
+        return [rest]
+    if not train or rest:
+        raise config.ConfigError(
+            f"{source}: is {(rest or found)[0].name} for training? Rename the files: all have "
+            f"{images.TRAINING!r} or {images.VALIDATION[0]!r} in their names, or none has"
+        )
+    return [train, val] if val else [train]
+
+
+def _read(paths: list[Path], cfg: config.Data, unpacked: Path) -> Iterator[Labelled]:
+    """The images of one split."""
+    for path in paths:
+        if path.suffix == ".tar":
+            yield from _members(path, Path(cfg.source))
+        else:
+            yield from _rows(path, cfg.label, unpacked)
+
+
+# --- Tar files ------------------------------------------------------------------------------------
+
+
+def _members(path: Path, source: Path) -> list[Labelled]:
+    """The images of a tar file. A class is what key.cls says beside key.jpg, or the folder."""
+    found, said = list[tuple[str, images.Place]](), dict[str, str]()
+    below = str(path.relative_to(source))
+    try:
+        with tarfile.open(path, "r:") as archive:  # a compressed one could not be read by place
+            for member in archive:
+                key, ending = _key(member.name)
+                if member.isfile() and ending == LABEL:
+                    said[key] = _text(archive, member)
+                elif member.isfile() and images.is_image(member.name):
+                    name = f"{path}: {member.name}"
+                    place = images.Place(below, 0, name, member.offset_data, member.size)
+                    found.append((key, place))
+    except (OSError, tarfile.TarError, ValueError) as error:
+        raise config.ConfigError(f"{path} cannot be read as a tar file: {error}") from error
+    if not found:
+        raise config.ConfigError(f"{path} holds no images")
+    return [Labelled(place, _class(key, said, place)) for key, place in found]
+
+
+def _key(name: str) -> tuple[str, str]:
+    """What the files of a sample share, and the ending of this one."""
+    folder, _, last = name.rpartition("/")
+    stem, _, ending = last.partition(".")
+    return f"{folder}/{stem}", f".{ending.lower()}"
+
+
+def _text(archive: tarfile.TarFile, member: tarfile.TarInfo) -> str:
+    file = archive.extractfile(member)
+    return file.read().decode().strip() if file else ""
+
+
+def _class(key: str, said: dict[str, str], place: images.Place) -> str:
+    label = said.get(key, PurePosixPath(key).parent.name)
+    if not label:
+        raise config.ConfigError(
+            f"{place.name} has no class: neither a file with the ending {LABEL} beside it, nor a "
+            "folder"
+        )
+    return label
+
+
+# --- Parquet files --------------------------------------------------------------------------------
+
+
+def _rows(path: Path, label: str, unpacked: Path) -> Iterator[Labelled]:
+    """The images of a Parquet file, while they are written one behind the other."""
+    unpacked.mkdir(exist_ok=True)
+    try:
+        with parquet.ParquetFile(path) as file, (unpacked / CONTENT).open("ab") as content:
+            column, names = _columns(path, file.schema_arrow, label)
+            batches = file.iter_batches(ROWS, columns=[column, label])
+            rows = chain.from_iterable(batch.to_pylist() for batch in batches)
+            for number, row in enumerate(rows, start=1):
+                name = f"{path}: row {number}"
+                image, value = row[column], row[label]
+                pixels = image.get("bytes") if isinstance(image, dict) else image
+                if not pixels:
+                    raise config.ConfigError(f"{name} has no bytes of an image in {column!r}")
+                place = images.Place(CONTENT, 0, name, content.tell(), content.write(pixels))
+                yield Labelled(place, _named(value, names, f"{name}: {label!r}"))
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise config.ConfigError(f"{path} cannot be unpacked: {error}") from error
+
+
+def _columns(path: Path, schema: Any, label: str) -> tuple[str, list[str]]:
+    """The column of the images, and the names of the classes where Hugging Face's are there."""
+    kinds = {field.name: field.type for field in schema}
+    binary = (pa.types.is_binary, pa.types.is_large_binary)
+    found = [
+        name
+        for name, kind in kinds.items()
+        if any(check(kind) for check in binary)
+        or (pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0)
+    ]
+    if len(found) != 1 or label not in kinds:
+        raise config.ConfigError(
+            f"{path} must have one column of the bytes of images and one of classes, "
+            f"data.label = {label!r}; has {', '.join(f'{n} ({k})' for n, k in kinds.items())}"
+        )
+    about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
+    return found[0], about.get("info", {}).get("features", {}).get(label, {}).get("names") or []
+
+
+def _named(value: Any, names: list[str], place: str) -> str:
+    """The name of a class, which a number may stand for."""
+    if isinstance(value, int) and names and 0 <= value < len(names):
+        return names[value]
+    number = isinstance(value, int) and not names and value >= 0
+    if not (number or (isinstance(value, str) and value)):
+        raise config.ConfigError(f"{place} is {value!r}, which is no class")
+    return str(value)
