@@ -81,10 +81,10 @@ def pack(places: Sequence[Place]) -> Files:
     )
 
 
-def save(found: Found, path: Path) -> None:
-    """Write what was found."""
+def save(found: Found, partial: Path) -> None:
+    """Write what was found to a file in a folder that is not complete yet (see `preparing`)."""
     splits = {"train": tuple(pack(found.train)), "val": tuple(pack(found.val))}
-    torch.save({"classes": found.classes, **splits}, path)
+    torch.save({"classes": found.classes, **splits}, partial)
 
 
 def load(path: Path) -> Opened:
