@@ -6,7 +6,7 @@ whole batches in float64. Here are float32, gradients, and targets that are mask
 
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -56,12 +56,13 @@ CASES = {
 }
 
 
+CLIPPING = ("clip_grad_norm_", "clip_grads_with_norm_")  # a project's step calls either
 # What a case replaces.
 REPLACED: list[tuple[Any, str]] = [
     (model, "build"),
     (reference, "in_double_precision"),
     (loading, "_as_is"),
-    (nn.utils, "clip_grad_norm_"),
+    *((nn.utils, name) for name in CLIPPING),
 ]
 
 
@@ -97,16 +98,22 @@ def mask(batch: data.Batch) -> data.Batch:
 
 def note_gradients() -> list[Tensor]:
     """The list that each step's gradient will be in, once it is clipped."""
-    clip, noted = nn.utils.clip_grad_norm_, list[Tensor]()
+    noted = list[Tensor]()
+    for name in CLIPPING:
+        common.replace(nn.utils, name, _noting(getattr(nn.utils, name), noted))
+    return noted
 
-    def clip_and_note(parameters: Iterator[nn.Parameter], limit: float) -> Tensor:
+
+def _noting(clip: Callable[..., Any], noted: list[Tensor]) -> Callable[..., Any]:
+    """What clips, and then notes the gradient; the norm is given where it is known already."""
+
+    def clip_and_note(parameters: Iterator[nn.Parameter], *rest: Any) -> Any:
         tensors = [p for p in parameters if p.grad is not None]
-        norm = clip(tensors, limit)
+        norm = clip(tensors, *rest)
         noted.append(torch.cat([whole(p.grad).flatten() for p in tensors if p.grad is not None]))
         return norm
 
-    common.replace(nn.utils, "clip_grad_norm_", clip_and_note)
-    return noted
+    return clip_and_note
 
 
 def whole(tensor: Tensor) -> Tensor:

@@ -78,11 +78,12 @@ def build(cfg: config.Model, shape: data.Shape) -> nn.Module:
 
 # {% if not sharded %}
 def densely(gradient: Tensor) -> Tensor:
-    """The gradient with the strides of its parameter: others would make DDP copy.
+    """A copy of the gradient with the strides of its parameter: others would make DDP copy.
 
-    Only dimensions of 1 have others, as in a token that stands for the whole image.
+    Only dimensions of 1 have others, as in a token that stands for the whole image. A view will not
+    do: of one sample, that token's gradient is a part of another's, and both would be added up.
     """
-    return gradient.reshape(-1).view(gradient.shape)
+    return gradient.clone(memory_format=torch.contiguous_format)
 
 
 # {% endif %}

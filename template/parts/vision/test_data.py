@@ -13,6 +13,7 @@ import pytest
 import torch
 import transformers
 from PIL import Image
+from torch import Tensor
 from torch.testing import assert_close
 
 import config
@@ -375,6 +376,26 @@ def test_only_the_head_is_trained(kind: str, tmp_path: Path) -> None:
         of_head = {"classifier" in names[id(p)] for p in group["params"]}
         assert of_head == {group["lr"].item() == 0.25}, "the rate of the other part"
         assert group["lr"].item() in (0.25, 0.125)
+
+
+def test_gradients_of_single_images_add_up(tmp_path: Path) -> None:
+    """Micro-batches of one image: no parameter's gradient is a part of another's."""
+    cfg = common.settings(tmp_path)
+    data.prepare(cfg.data)
+    splits = data.open_splits(cfg.data)
+    network = model.build(cfg.model, splits.shape)
+
+    def gradients(*indices: int) -> dict[str, Tensor]:
+        network.zero_grad()
+        for index in indices:
+            batch = splits.val.__getitems__([index])
+            model.loss_sum(network(batch.inputs), batch.targets).backward()
+        named = network.named_parameters()
+        return {name: p.grad.clone() for name, p in named if p.grad is not None}
+
+    one, other = gradients(0), gradients(1)
+    for name, both in gradients(0, 1).items():
+        assert_close(both, one[name] + other[name], msg=f"{name} has the gradient of another")
 
 
 def test_networks_that_do_not_fit_are_named(tmp_path: Path) -> None:

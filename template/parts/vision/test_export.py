@@ -40,11 +40,12 @@ def test_from_pretrained_opens_what_was_trained(tmp_path: Path) -> None:
     folder = tmp_path / "export"
     opened: Any = transformers.AutoModelForImageClassification.from_pretrained(folder).eval()
     assert [opened.config.id2label[number] for number in range(10)] == splits.shape.labels
-    path = splits.val.root / splits.val.files.path(0)
+    place = splits.val.files.place(0)
     open_processor: Any = transformers.AutoImageProcessor.from_pretrained
-    given = open_processor(folder)(Image.open(path), return_tensors="pt")
+    given = open_processor(folder)(Image.open(splits.val.root / place.path), return_tensors="pt")
     with torch.no_grad():
-        expected = network(images.read(path, splits.shape.size)[None])
+        image = images.square(splits.val.root, place, "RGB", splits.shape.size)
+        expected = network(image[None])
         assert_close(opened(**given).logits, expected, atol=1e-4, rtol=1e-4)
     assert (folder / "README.md").read_text().startswith("---\nlibrary_name")
     (tmp_path / "file").touch()
