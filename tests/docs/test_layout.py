@@ -15,7 +15,7 @@ PROJECTS: list[Answers] = [
     {
         "model": "custom",
         "tools": ["preflight"],
-        "watch": ["replicas", "spikes", "ranks"],
+        "watch": ["replicas", "spikes", "ranks", "speed", "files"],
         "accumulation": True,
         "amp": "fp16",
     },
@@ -30,7 +30,7 @@ PROJECTS: list[Answers] = [
     {
         "model": "causal-lm",
         "tools": ["preflight", "predict", "checkpoints"],
-        "watch": ["ranks"],
+        "watch": ["ranks", "speed"],
         "sharding": "fsdp",
     },
     {"model": "table", "tools": ["predict", "checkpoints"]},
