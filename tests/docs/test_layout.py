@@ -30,7 +30,7 @@ PROJECTS: list[Answers] = [
     {
         "model": "causal-lm",
         "tools": ["preflight", "predict", "checkpoints"],
-        "watch": ["ranks", "speed"],
+        "watch": ["ranks"],
         "sharding": "fsdp",
     },
     {"model": "table", "tools": ["predict", "checkpoints"]},
