@@ -44,6 +44,11 @@ def find(cfg: config.Data, unpacked: Path) -> images.Found:
     ConfigError with file, and member or row, for what cannot be read and for an image of no class.
     """
     source = Path(cfg.source)
+    if loose := images.files_below(source):
+        raise config.ConfigError(
+            f"{source} holds {files(source)[0].name}, and also images such as {loose[0]}: "
+            "move either elsewhere, or give the file itself as data.source"
+        )
     listed = [[*_read(paths, cfg, unpacked)] for paths in _splits(source)]
     names = {image.label for image in listed[0]}
     if unknown := [image for image in listed[-1] if image.label not in names]:
