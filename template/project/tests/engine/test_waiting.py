@@ -1,7 +1,7 @@
 """While ranks wait, the run says for whom, on which host and where."""
 
 import contextlib
-import io
+import itertools
 import os
 import signal
 import socket
@@ -18,64 +18,91 @@ from engine.state import TrainState
 from engine.watch import waiting
 from support import common, processes
 
+Hung = dict[str, tuple[Path, processes.World]]
 HOST = socket.gethostname()
 SETTINGS = [*common.SMALL, "run.name=run", "train.max_steps=4", "watch.patience_seconds=3"]
 
 
-def train_and_hang(argv: list[str], rank: int, hang: Callable[[], None]) -> tuple[str, int]:
-    """Train; one rank hangs before the third step. Returns what was said, and the threads left."""
+def train_and_hang(argv: list[str], rank: int, hang: Callable[[Path], None], said: Path) -> int:
+    """Train; one rank hangs before the third step until that is said. Returns the threads left.
+
+    Each rank writes its stderr into a file of `said`.
+    """
 
     def disturb(state: TrainState) -> None:
         if state.step == 2 and dist.get_rank() == rank:
-            hang()
+            hang(said)
 
     common.before_step(disturb)
-    with contextlib.redirect_stderr(io.StringIO()) as said:
+    with (said / os.environ["RANK"]).open("w") as file, contextlib.redirect_stderr(file):
         train.main(argv)
-    return said.getvalue(), len([t for t in threading.enumerate() if "keep_on" in t.name])
+    return len([t for t in threading.enumerate() if "keep_on" in t.name])
 
 
-def sleep() -> None:
+def sleep(said: Path) -> None:
     """Stands for a slow disk, a lock, a debugger."""
-    time.sleep(7)
+    while "step 3" not in "".join(told(said)):
+        time.sleep(0.1)
 
 
-def stop() -> None:
+def stop(said: Path) -> None:
     """The process is stopped; a child lets it go on."""
     if not (child := os.fork()):
-        time.sleep(7)
+        sleep(said)
         os.kill(os.getppid(), signal.SIGCONT)
         os._exit(0)
     os.kill(os.getpid(), signal.SIGSTOP)
     os.waitpid(child, 0)
 
 
+def told(said: Path) -> list[str]:
+    """What each rank has said so far, those with a file."""
+    return [path.read_text() for path in sorted(said.iterdir())]
+
+
+@pytest.fixture(scope="module")
+def hung(tmp_path_factory: pytest.TempPathFactory) -> Hung:
+    """For each way to hang, and each rank: what the ranks say, and their world.
+
+    All of them at once: most of the time they wait.
+    """
+    found = {}
+    for rank, hang in itertools.product([0, 2], [sleep, stop]):
+        said, run = tmp_path_factory.mktemp("said"), tmp_path_factory.mktemp("run")
+        call = ([f"run.folder={run}", *SETTINGS], rank, hang, said)
+        found[f"{hang.__name__} {rank}"] = (said, processes.World(3, train_and_hang, *call))
+    return found
+
+
 @pytest.mark.parametrize("rank", [0, 2])
-def test_hanging_rank_is_named_while_the_others_wait(rank: int, tmp_path: Path) -> None:
+def test_hanging_rank_is_named_while_the_others_wait(rank: int, hung: Hung) -> None:
     """Long before any timeout, once, with the line; and the run goes on when the rank does."""
-    argv = [f"run.folder={tmp_path}", *SETTINGS]
-    answers = processes.run(3, train_and_hang, argv, rank, sleep)
-    told = [[line for line in said.splitlines() if "waiting for" in line] for said, _ in answers]
-    assert told[1:] == [[], []], "rank 0 alone tells"
-    late, _, others = told[0][0].partition("others wait in ")  # on a busy machine more are late
+    said, world = hung[f"sleep {rank}"]
+    assert world.end() == [0, 0, 0], "the run does not go on: " + "\n".join(told(said))
+    lines = [[line for line in words.splitlines() if "waiting for" in line] for words in told(said)]
+    assert lines[1:] == [[], []], "rank 0 alone tells"
+    (line,) = [line for line in lines[0] if line.startswith("step 3  ")]
+    late, _, others = line.partition("others wait in ")  # on a busy machine more are late
     assert late.startswith("step 3  waiting for rank ")
     assert f"rank {rank} on {HOST}" in late
     assert "test_waiting" not in others
-    assert not any(threads for _, threads in answers), "the thread outlives the run"
+    threads = [world.answer(rank)["value"] for rank in range(3)]
+    assert threads == [0, 0, 0], "the thread outlives the run"
 
 
 @pytest.mark.parametrize("rank", [0, 2])
-def test_stopped_rank_is_named_by_its_silence(rank: int, tmp_path: Path) -> None:
+def test_stopped_rank_is_named_by_its_silence(rank: int, hung: Hung) -> None:
     """A process that cannot tell anything is named, rank 0 by rank 1."""
-    argv = [f"run.folder={tmp_path}", *SETTINGS]
-    said = "".join(said for said, _ in processes.run(3, train_and_hang, argv, rank, stop))
-    assert f"step 3  no sign of rank {rank} on {HOST}: stopped, killed or cut off" in said
+    said, world = hung[f"stop {rank}"]
+    assert world.end() == [0, 0, 0], "the run does not go on: " + "\n".join(told(said))
+    words = f"step 3  no sign of rank {rank} on {HOST}: stopped, killed or cut off"
+    assert words in "".join(told(said))
 
 
 def test_nothing_is_said_while_steps_go_on(tmp_path: Path) -> None:
     argv = [f"run.folder={tmp_path}", *SETTINGS, "watch.patience_seconds=60"]
-    for said, threads in processes.run(2, train_and_hang, argv, 0, int):
-        assert ("waiting for" in said, threads) == (False, 0)
+    assert processes.run(2, train_and_hang, argv, 0, str, tmp_path) == [0, 0]
+    assert [*map(Path.read_text, (tmp_path / "0", tmp_path / "1"))] == ["", ""]
 
 
 Reports = dict[int, waiting.Report]
