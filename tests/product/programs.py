@@ -177,16 +177,12 @@ def _untrained(trained: Sequence[Answers], rows: Sequence[Answers]) -> list[Answ
 
 def _texts(rows: Sequence[Answers]) -> list[set[Hashable]]:
     """For each row the texts of its code, as numbers, and the lines of its config."""
-    found = []
-    for row, numbers in zip(rows, template.numbered(rows, code()), strict=True):
-        lines = (_lines(template.text(path, row) or "") for path in (CONFIG, CONFIG_TYPES))
-        found.append(set[Hashable](enumerate(numbers)).union(*lines))
-    return found
-
-
-@cache
-def _lines(text: str) -> frozenset[str]:
-    return frozenset(text.splitlines())
+    numbers = template.numbered(rows, code())
+    config = zip(*template.columns(rows, [CONFIG, CONFIG_TYPES]), strict=True)
+    return [
+        set[Hashable](enumerate(row)).union(*(str(text).splitlines() for text in texts))
+        for row, texts in zip(numbers, config, strict=True)
+    ]
 
 
 def distinct(rows: Sequence[Answers], paths: Collection[str]) -> list[Answers]:

@@ -6,8 +6,8 @@ projects can be put together in seconds. A test compares them with what copier r
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from pathlib import Path
 
 from jinja2 import meta
@@ -23,6 +23,12 @@ TEXTS = texts.Template(TEMPLATE, template_source.TAG, questions.load())
 ENVIRONMENT = TEXTS.environment
 INCLUDE = re.compile(r"\{% include (.+?)(?: ignore missing)? %\}")
 QUESTIONS = questions.load().questions
+# The values of those that nobody answers are looked up for each of very many rows.
+FIXED: Answers = {
+    name: questions.load().default(question, {})
+    for name, question in QUESTIONS.items()
+    if not (isinstance(question.default, str) and "{" in question.default)
+}
 Frozen = tuple[tuple[str, Value | tuple[str, ...]], ...]  # answers that can be looked up
 
 
@@ -101,7 +107,12 @@ def _partly(answers: Mapping[str, Value]) -> Answers:
     """
     seen: Answers = {}
     for name, question in QUESTIONS.items():
-        seen[name] = answers[name] if name in answers else questions.load().default(question, seen)
+        if name in answers:
+            seen[name] = answers[name]
+        elif name in FIXED:
+            seen[name] = FIXED[name]
+        else:
+            seen[name] = questions.load().default(question, seen)
     return seen
 
 
@@ -110,29 +121,41 @@ def text(path: str, answers: Mapping[str, Value]) -> str | None:
     return _text(path, _needed(path, _partly(answers)))
 
 
+def columns(rows: Sequence[Answers], paths: Iterable[str]) -> Iterator[list[str | None]]:
+    """For each file its texts in projects with these answers; the rows lack no answer it reads."""
+    names = list(QUESTIONS)
+    frozen = [tuple(_frozen(row.get(name)) for name in names) for row in rows]
+    for path in paths:
+        read = _sorted_reads(path)
+        places = [names.index(name) for name in read]
+        texts: dict[tuple[Value | tuple[str, ...] | None, ...], str | None] = {}
+        column = []
+        for row in frozen:
+            values = tuple([row[place] for place in places])
+            if values not in texts:
+                needed = zip(read, values, strict=True)
+                texts[values] = _text(path, tuple((n, v) for n, v in needed if v is not None))
+            column.append(texts[values])
+        yield column
+
+
 def numbered(rows: Sequence[Answers], paths: Iterable[str]) -> list[tuple[int, ...]]:
     """For each row the numbers of its files' texts: equal numbers are equal texts of one file."""
-    columns = []
-    for path in paths:
+    found = []
+    for column in columns(rows, paths):
         numbers: dict[str | None, int] = {}
-        known: dict[Frozen, int] = {}
-        column = []
-        for row in rows:
-            needed = _needed(path, row)
-            if needed not in known:
-                known[needed] = numbers.setdefault(_text(path, needed), len(numbers))
-            column.append(known[needed])
-        columns.append(column)
-    return list(zip(*columns, strict=True))
+        found.append([numbers.setdefault(content, len(numbers)) for content in column])
+    return list(zip(*found, strict=True))
 
 
 def _needed(path: str, answers: Mapping[str, Value]) -> Frozen:
     """Those of the answers that a file reads."""
-    return tuple(
-        (name, tuple(value) if isinstance(value, list) else value)
-        for name in _sorted_reads(path)
-        if (value := answers.get(name)) is not None
-    )
+    given = ((name, _frozen(answers.get(name))) for name in _sorted_reads(path))
+    return tuple((name, value) for name, value in given if value is not None)
+
+
+def _frozen(value: Value | None) -> Value | tuple[str, ...] | None:
+    return tuple(value) if isinstance(value, list) else value
 
 
 @cache
@@ -142,8 +165,14 @@ def _sorted_reads(path: str) -> list[str]:
 
 @cache
 def _text(path: str, frozen: Frozen) -> str | None:
+    seen, left_out = _seen(frozen)
+    return None if left_out(path) else TEXTS.text(files()[path], seen)
+
+
+@lru_cache(maxsize=64)
+def _seen(frozen: Frozen) -> tuple[Answers, Callable[[str], bool]]:
     seen = _partly({k: list(v) if isinstance(v, tuple) else v for k, v in frozen})
-    return None if TEXTS.left_out(seen)(path) else TEXTS.text(files()[path], seen)
+    return seen, TEXTS.left_out(seen)
 
 
 def project(

@@ -5,11 +5,16 @@ and of those every text is trained.
 """
 
 import pytest
-from jinja2 import UndefinedError
+from jinja2 import Template, UndefinedError
 
+from ddpgen.asking.question import Answers
 from product import programs, template
 from product.combinations import combinations
 from product.programs import STEP_OPTIONS
+
+
+def _is_template(path: str) -> bool:
+    return template.files()[path].endswith(".jinja")
 
 
 def test_some_options_are_separable_but_none_of_a_step() -> None:
@@ -17,41 +22,47 @@ def test_some_options_are_separable_but_none_of_a_step() -> None:
     assert not {*programs.separable()} & {*STEP_OPTIONS}
 
 
-@pytest.mark.parametrize("option", programs.separable())
-def test_other_files_are_the_same_whatever_is_chosen(option: str) -> None:
-    """They are rendered without the option: to look it up would raise an error."""
-    for path in programs.training_files():
-        name = template.files()[path]
-        if not name.endswith(".jinja"):
+@pytest.mark.parametrize("path", [p for p in programs.training_files() if _is_template(p)])
+def test_files_read_the_separable_options_that_they_touch_and_no_other(path: str) -> None:
+    """They are rendered without an option: to look it up raises an error."""
+    source = template.ENVIRONMENT.get_template(template.files()[path])
+    unseen = {option for option in programs.separable() if path in programs.touched(option)}
+    others = {*programs.separable()} - unseen
+    for answers in combinations(template.reads(path)):
+        if not others | unseen:
+            break
+        if (text := template.text(path, answers)) is None:
+            unseen = set()  # an option that is read decides whether the file is there
             continue
-        matters = False
-        for answers in combinations(template.reads(path)):
-            if (text := template.text(path, answers)) is None:
-                matters = matters or option in template.reads(path)  # the file is there, or not
-                continue
-            seen = template.context(answers)
-            del seen[option]
-            try:
-                assert template.ENVIRONMENT.get_template(name).render(seen) == text, path
-            except UndefinedError:
-                matters = True
-        assert matters == (path in programs.touched(option)), path
+        values = template.context(answers)
+        assert source.render({k: v for k, v in values.items() if k not in others}) == text
+        unseen = {option for option in unseen if not _looks_up(source, option, values)}
+    assert not unseen, f"{path} does not depend on {unseen}"
+
+
+def _looks_up(source: Template, option: str, values: Answers) -> bool:
+    try:
+        source.render({name: value for name, value in values.items() if name != option})
+    except UndefinedError:
+        return True
+    return False
 
 
 def test_every_text_of_every_training_file_is_trained() -> None:
     trained = [*programs.cores(), *programs.parts()]
-    for path in programs.code():
-        found = {template.text(path, row) for row in trained}
-        assert found >= {template.text(path, row) for row in programs.programs()}, path
+    columns = template.columns([*trained, *programs.programs()], programs.code())
+    for path, texts in zip(programs.code(), columns, strict=True):
+        assert {*texts[: len(trained)]} >= {*texts}, path
 
 
 @pytest.mark.parametrize("path", [programs.CONFIG, programs.CONFIG_TYPES])
 def test_every_line_of_the_config_is_trained(path: str) -> None:
     """Every text of the cores, and each line that a separable option brings."""
-    found = {template.text(path, row) for row in [*programs.cores(), *programs.parts()]}
-    lines = {line for text in found for line in str(text).splitlines()}
-    for row in programs.programs():
-        assert lines.issuperset(str(template.text(path, row)).splitlines())
+    (trained,) = template.columns([*programs.cores(), *programs.parts()], [path])
+    lines = {line for text in trained for line in str(text).splitlines()}
+    (texts,) = template.columns(programs.programs(), [path])
+    for text in {*texts}:
+        assert lines.issuperset(str(text).splitlines())
 
 
 def test_every_program_is_a_core_but_for_what_is_separable() -> None:
@@ -63,7 +74,8 @@ def test_every_program_is_a_core_but_for_what_is_separable() -> None:
     ]
     kept = [name for name in programs.options() if name not in programs.separable()]
     cores = {tuple(row.get(name) for name in kept): row for row in programs.cores()}
-    for row in programs.programs():
-        core = cores[tuple(row.get(name) for name in kept)]
-        for path in untouched:
-            assert template.text(path, row) == template.text(path, core), path
+    rows = programs.programs()
+    partners = [cores[tuple(row.get(name) for name in kept)] for row in rows]
+    columns = template.columns([*rows, *partners], untouched)
+    for path, texts in zip(untouched, columns, strict=True):
+        assert texts[: len(rows)] == texts[len(rows) :], path
