@@ -1,6 +1,6 @@
 """Combinations of answers: all valid ones, and small sets of them that cover what they must.
 
-All of it follows from copier.yml. Nothing is random: the same template gives the same sets.
+All of it follows from copier.yml. The same template gives the same sets; a seed gives others.
 """
 
 import hashlib
@@ -83,9 +83,9 @@ def cover(candidates: Sequence[Collection[Hashable]]) -> list[int]:
     return sorted(chosen)
 
 
-def singles(rows: Sequence[Answers]) -> list[Answers]:
+def singles(rows: Sequence[Answers], seed: str = "") -> list[Answers]:
     """A few of the rows in which every value occurs that occurs in any of them."""
-    rows = mixed(rows)
+    rows = mixed(rows, seed)
     return [rows[index] for index in cover([list(map(str, row.items())) for row in rows])]
 
 
@@ -96,12 +96,16 @@ def pairs(rows: Sequence[Answers]) -> list[Answers]:
     return [rows[index] for index in cover(features)]
 
 
-def mixed(rows: Sequence[Answers]) -> list[Answers]:
-    """The rows in an order without order, always the same one.
+def mixed(rows: Sequence[Answers], seed: str = "") -> list[Answers]:
+    """The rows in an order without order, always the same one for a seed.
 
     What is free to choose in a small set is then on as often as off.
     """
-    return sorted(rows, key=lambda row: hashlib.sha256(identifier(row).encode()).digest())
+
+    def key(row: Answers) -> bytes:
+        return hashlib.sha256(f"{seed}{identifier(row)}".encode()).digest()
+
+    return sorted(rows, key=key)
 
 
 def identifier(answers: Answers) -> str:
