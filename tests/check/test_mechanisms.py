@@ -449,6 +449,63 @@ fourth = sorted(glob.glob("/data/*.npy"))[rank::world_size]
 """,
 }
 LOCAL_RANKS = {
+    "local rank 0 by another name, which calls a method that writes": """\
+class Trainer:
+    def __init__(self, model):
+        self.gpu_id = int(os.environ.get("LOCAL_RANK", 0))
+        self.model = DDP(model.to(self.gpu_id), device_ids=[self.gpu_id])
+
+    def save(self, epoch):
+        torch.save(self.model.module.state_dict(), f"{epoch}.pt")  # <-- K1
+
+    def train(self, epochs):
+        for epoch in range(epochs):
+            self.epoch(epoch)
+            if self.gpu_id == 0 and epoch % 10 == 0:
+                self.save(epoch)
+""",
+    "local rank 0 as a flag, that sends the others back": """class Files:
+    def __init__(self, args):
+        self.number = args.local_rank
+        self.first = not self.number
+
+    def save(self, state, epoch):
+        if not self.first:
+            return
+        torch.save(state, f"{epoch}.pt")  # <-- K1
+""",
+    "a number that is both where one node's ranks are spawned": """def work(gpu, count):
+    dist.init_process_group("nccl", world_size=count, rank=gpu, timeout=limit)
+    torch.cuda.set_device(gpu)
+    model = DDP(build().cuda(gpu), device_ids=[gpu])
+    train(model)
+    if gpu == 0:
+        torch.save(model.module.state_dict(), "model.pt")
+    dist.destroy_process_group()
+
+
+torch.multiprocessing.spawn(work, nprocs=8, args=(8,))
+""",
+    "a number that is a node's where several nodes spawn theirs": """def work(gpu, args):
+    args.rank = args.node * 8 + gpu
+    dist.init_process_group("nccl", world_size=args.world, rank=args.rank, timeout=limit)
+    torch.cuda.set_device(gpu)
+    model = DDP(build().cuda(gpu), device_ids=[gpu])
+    train(model)
+    if not gpu:
+        torch.save(model.module.state_dict(), "model.pt")  # <-- K1
+    dist.destroy_process_group()
+
+
+torch.multiprocessing.spawn(work, nprocs=8, args=(args,))
+""",
+    "one rank of all, though first of its node": """\
+rank, number = dist.get_rank(), int(os.environ.get("LOCAL_RANK", 0))
+if number == 0:
+    prepare()
+    if rank == 0:
+        torch.save(model.module.state_dict(), "model.pt")
+""",
     "the local rank as the global one, by a function and another name": """\
 def where():
     return int(os.environ.get("LOCAL_RANK", 0))

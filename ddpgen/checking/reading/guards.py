@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.callers import uses
-from ddpgen.checking.reading.expressions import Function, matches, source
+from ddpgen.checking.reading.expressions import Function, keyword, matches, source
 from ddpgen.checking.reading.programs import Module, once
 from ddpgen.checking.reading.values import bindings, stands_for
 
@@ -26,11 +26,6 @@ _NOT_ZERO = re.compile(rf"(?:{_RANK}|{_FROM_ENVIRONMENT}) (?:!= 0|> 0)|(?:{_RANK
 _MAIN = re.compile(
     r"(\w+\.)*(is_)?(main|master|primary|chief|global_zero|rank_?0|rank_zero|rank0)"
     r"(_process|_rank)?(\([^()]*\))?",
-    re.IGNORECASE,
-)
-_LOCAL_ZERO = re.compile(
-    r"(\w+\.)*local_rank == 0|not (\w+\.)*local_rank|[\w.]*is_local_(main|master)\w*(\(\))?|"
-    r"int\([\w.]*(environ(\.get)?|getenv)[\[(]'LOCAL_RANK'.* == 0",
     re.IGNORECASE,
 )
 _ASKS = r"(^|[._])(is_|get_\w*rank|should_)"
@@ -99,13 +94,6 @@ def zero_guard(module: Module, node: ast.AST) -> ast.expr | None:
     return next((t for t, outcome in conditions(module, node) if is_zero(t, outcome)), None)
 
 
-def local_zero_guard(module: Module, node: ast.AST) -> bool:
-    """Whether the first rank of every node reaches a place, and no other condition on ranks."""
-    tests = [t for t, outcome in conditions(module, node) if outcome]
-    local = [t for t in tests if _whole(_LOCAL_ZERO, t)]
-    return bool(local) and not any(re.search(SOME_RANK, source(t)) for t in tests if t not in local)
-
-
 def guarded(module: Module, node: ast.AST, pattern: str = SOME_RANK, depth: int = 4) -> bool:
     """Whether anything keeps some ranks from a node; where that is unclear, the answer is yes."""
     if conditional(module, node, pattern) or _in_lambda(module, node):
@@ -149,6 +137,8 @@ def _hints(module: Module, node: ast.expr, pattern: str, depth: int = 2) -> bool
     if re.search(pattern, text, re.IGNORECASE):
         return True
     names = [n for n in module.below(node) if isinstance(n, ast.Name | ast.Attribute)]
+    if pattern == SOME_RANK and not {*map(source, names)}.isdisjoint(_numbers(module)):
+        return True
     if any(_set_by_some(module, name, pattern) for name in names):
         return True
     for name in names:
@@ -158,6 +148,14 @@ def _hints(module: Module, node: ast.expr, pattern: str, depth: int = 2) -> bool
             if any(_hints(other, value, pattern, depth - 1) for other, value in found):
                 return True
     return False
+
+
+@once
+def _numbers(module: Module) -> set[str]:
+    """Names that are numbers of ranks or of their GPUs, whatever they are called: `gpu == 0`."""
+    given = [keyword(call, "rank", 4) for call in module.called("init_process_group")]
+    given += [keyword(call, "device", 0) for call in module.called("torch.cuda.set_device")]
+    return {source(node) for node in given if isinstance(node, ast.Name | ast.Attribute)}
 
 
 def _set_by_some(module: Module, name: ast.expr, pattern: str) -> bool:

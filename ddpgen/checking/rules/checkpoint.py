@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.expressions import constant, keyword, matches, receiver, source
-from ddpgen.checking.reading.guards import WITHOUT_DDP, guarded, local_zero_guard, zero_guard
+from ddpgen.checking.reading.guards import WITHOUT_DDP, guarded, zero_guard
+from ddpgen.checking.reading.nodes import local_zero_guard
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import DDP, follows, is_ddp, mentions
 from ddpgen.checking.registry import rule
@@ -65,7 +66,8 @@ def _in_memory(module: Module, node: ast.expr) -> bool | None:
 )
 def every_rank_saves(module: Module) -> Iterator[ast.AST]:
     for call, path in saves(module):
-        if not guarded(module, call) and not (path is not None and mentions(module, path, "rank")):
+        own = path is not None and mentions(module, path, "rank")
+        if not own and not guarded(module, call) and not local_zero_guard(module, call):
             yield call
 
 

@@ -13,10 +13,10 @@ from ddpgen.checking.reading.expressions import (
     strings,
 )
 from ddpgen.checking.reading.guards import WITHOUT_DDP, conditions, guarded
+from ddpgen.checking.reading.nodes import is_local_rank
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import DDP, binding, follows
 from ddpgen.checking.registry import STYLE, rule
-from ddpgen.checking.rules.ranks import is_local_rank
 
 _CHOOSES = r"set_device|environ\[.CUDA_VISIBLE_DEVICES.\] =|cuda\.device\("
 _MOVES = ("to", "cuda")

@@ -10,12 +10,12 @@ from ddpgen.checking.reading.expressions import (
     keyword,
     last_part,
     matches,
-    operands,
     source,
 )
 from ddpgen.checking.reading.guards import conditions, is_zero, zero_guard
+from ddpgen.checking.reading.nodes import is_local_rank, of_a_node, on_one_node
 from ddpgen.checking.reading.programs import Module, once
-from ddpgen.checking.reading.values import bindings, follows, is_ddp, parameter, stands_for
+from ddpgen.checking.reading.values import is_ddp
 from ddpgen.checking.registry import rule
 
 _COLLECTIVE = re.compile(
@@ -26,52 +26,6 @@ _COLLECTIVE = re.compile(
 # Where it holds, no rank has the whole model, and another part of the program evaluates.
 _SHARDED = re.compile(r"fsdp", re.IGNORECASE)
 _EVALUATES = re.compile(r"eval|valid|test", re.IGNORECASE)
-
-_LOCAL = re.compile(
-    r"[\w.]*(environ(\.get\(|\[)|getenv\()'(LOCAL_RANK|SLURM_LOCALID|OMPI_COMM_WORLD_LOCAL_RANK)'.*|"
-    r"[\w.]*get_node_local_rank\(\)"
-)
-_NAMED_LOCAL = re.compile(r"(\w+\.)*_?local_?rank(_id)?", re.IGNORECASE)
-_OF_A_NODE = r"local|per_node|device_count|n?gpus\b"
-_ONE_NODE = r"MASTER_ADDR\W{1,8}(localhost|127\.)|tcp://(localhost|127\.)|file://"
-
-
-def is_local_rank(module: Module, node: ast.expr) -> bool:
-    """Whether an expression is the rank's number on its node, and nothing computed from that."""
-    return follows(module, node, _is_local)
-
-
-def _is_local(module: Module, node: ast.expr) -> bool | ast.expr | None:
-    if _LOCAL.fullmatch(source(node)):
-        return True
-    if isinstance(node, ast.Call):
-        plain = source(node.func) in ("int", "str") and len(node.args) == 1
-        return node.args[0] if plain else None
-    if divisor := operands(node, ast.Mod)[1:]:
-        return matches(divisor[0], _OF_A_NODE)
-    if isinstance(node, ast.JoinedStr):
-        only = node.values[0] if len(node.values) == 1 else None
-        return only.value if isinstance(only, ast.FormattedValue) else False
-    if not isinstance(node, ast.Name | ast.Attribute):
-        return False
-    several = bindings(module).get((module.scope(node), source(node)), [])[1:]
-    if several:  # which of them holds is a matter of conditions
-        return False
-    if any(stands_for(module, node)):
-        return None
-    # What starts the ranks of one node itself gives them numbers that are both.
-    started = module.program.starts_ranks and parameter(module, node) is not None
-    return _NAMED_LOCAL.fullmatch(source(node)) is not None and not started
-
-
-def on_one_node(module: Module) -> bool:
-    """Whether a program says that all its ranks are on one node."""
-    return module.program.says(_ONE_NODE)
-
-
-def of_a_node(node: ast.expr | None) -> bool:
-    """Whether a number is that of a node's ranks, not that of all."""
-    return matches(node, _OF_A_NODE)
 
 
 @rule(

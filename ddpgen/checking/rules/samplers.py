@@ -13,11 +13,11 @@ from ddpgen.checking.reading.expressions import (
     source,
 )
 from ddpgen.checking.reading.guards import WITHOUT_DDP, guarded
+from ddpgen.checking.reading.nodes import is_local_rank, of_a_node, on_one_node
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import mentions, stands_for
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.data import EVALUATION, LOADER, SAMPLER
-from ddpgen.checking.rules.ranks import is_local_rank, of_a_node, on_one_node
 
 # Numbers that each process finds for itself.
 _OWN = r"getpid\(|urandom\(|time\(\)|time_ns\(\)|randint\(|randrange\(|secrets\."
