@@ -448,6 +448,41 @@ third = third[rank::world_size]
 fourth = sorted(glob.glob("/data/*.npy"))[rank::world_size]
 """,
 }
+AVERAGES = {
+    "means of batches, by Python's sum": """\
+losses = []
+for inputs, targets in validation:
+    losses.append(F.cross_entropy(model(inputs), targets))
+mean = torch.tensor(sum(losses) / len(losses), device=device)
+dist.all_reduce(mean)  # <-- G6
+""",
+    "the worst of the ranks": """\
+seconds = []
+for inputs, targets in validation:
+    seconds.append(run(inputs).mean())
+mean = torch.stack(seconds).mean()
+dist.all_reduce(mean, op=dist.ReduceOp.MAX)
+""",
+    "a sum shown, though another tensor is summed up in the same function": """\
+def main():
+    model = DDP(build(), device_ids=[local_rank])
+    for inputs, targets in loader:
+        loss = F.cross_entropy(model(inputs), targets.to(device))
+        loss.backward()
+        dist.all_reduce(loss)
+        if rank == 0:
+            wandb.log({"loss": loss})  # <-- O2
+    right = (model(images) == targets).sum()
+""",
+    "noise of a generator that knows the rank": """\
+torch.manual_seed(42)
+own = torch.Generator(device).manual_seed(rank)
+model = DDP(build(), device_ids=[local_rank])
+for images in loader:
+    noise = torch.randn(len(images), 128, device=device, generator=own)
+    criterion(model(noise), images.to(device)).backward()
+""",
+}
 LOCAL_RANKS = {
     "local rank 0 by another name, which calls a method that writes": """\
 class Trainer:
@@ -931,7 +966,17 @@ def third(inputs):
         print(f"{total_loss.item():.3f}")  # <-- O2
 """,
 }
-MECHANISMS = {**DEVICE, **NAMES, **SAMPLES, **FILES, **SHARES, **LOCAL_RANKS, **ALONE, **OUTPUT}
+MECHANISMS = {
+    **DEVICE,
+    **NAMES,
+    **SAMPLES,
+    **FILES,
+    **SHARES,
+    **LOCAL_RANKS,
+    **AVERAGES,
+    **ALONE,
+    **OUTPUT,
+}
 
 
 @pytest.mark.parametrize("title", MECHANISMS)

@@ -220,7 +220,8 @@ def sum_shown(module: Module) -> Iterator[ast.AST]:
             continue
         scope, found = module.scope(call), binding(module, value)
         name = rf"\b{value.id}\b"
-        divides = rf"{name}(\.\w+\(\))* /|{name}\.(div|mul)|{name} \*=|reduction='sum'|\.sum\("
+        divides = rf"{name}(\.\w+\(\))* /|{name}\.(div|mul)|{name} \*="
+        divides += rf"|reduction='sum'|{name} \+?= .*\.sum\("
         averages = op is not None and not matches(op, "SUM$")
         if found is None or matches(found.value, "/") or matches(scope, divides) or averages:
             continue

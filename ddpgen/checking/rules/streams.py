@@ -5,10 +5,11 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.expressions import Function, constant, keyword, names_in, source
-from ddpgen.checking.reading.programs import Module, leads_to
+from ddpgen.checking.reading.programs import Module, leads_to, once
 from ddpgen.checking.reading.values import binding, mentions
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.data import LOADER
+from ddpgen.checking.rules.output import in_training
 
 _PARTS = r"rank|shard|replica|split_by|node|partition|process"
 _GLOBAL_SEEDS = (
@@ -21,6 +22,11 @@ _GLOBAL_SEEDS = (
 _AUGMENTS = (
     r"Random(Resized|Horizontal|Vertical|Crop|Rotation|Affine|Erasing|Augment|Apply|Choice)\w*\(|"
     r"AutoAugment|ColorJitter|TrivialAugment|albumentations|Dropout\("
+)
+# Of torch, from the global generator.
+_DRAWS = (
+    *("randn", "rand", "randint", "randn_like", "rand_like"),
+    *("normal", "bernoulli", "multinomial"),
 )
 
 
@@ -123,13 +129,15 @@ def _seeds(module: Module, call: ast.Call) -> bool | None:
 
 @rule(
     "S6",
-    "all ranks draw the same random numbers, so that augmentation repeats on each of them",
+    "all ranks draw the same random numbers, so that augmentation or noise repeats on each of them",
     "add the rank to the seed (the model's initial weights are sent by DDP)",
 )
 def seed_without_rank(module: Module) -> Iterator[ast.AST]:
     program = module.program
     differs = r"seed_worker|worker_seed|def worker_init|seed_offset"
-    if not program.says(_AUGMENTS) or program.says(differs):
+    if program.says(differs):
+        return
+    if not program.says(_AUGMENTS) and not any(map(_draws_in_training, program.modules)):
         return
     seeds = [
         (m, call)
@@ -143,6 +151,16 @@ def seed_without_rank(module: Module) -> Iterator[ast.AST]:
         return
     torch_seeds = [c for m, c in seeds if m is module and m.name(c.func).startswith("torch")]
     yield from (c for c in torch_seeds if _trains(module, c))
+
+
+@once
+def _draws_in_training(module: Module) -> bool:
+    """Whether random tensors of the global generator are part of a step."""
+    calls = module.called(*(f"torch.{name}" for name in _DRAWS))
+    own = (call for call in calls if keyword(call, "generator") is None)
+    # A single number is drawn for a decision, in which ranks have to be alike.
+    many = (call for call in own if not re.search(r"\((1|\(\)|\(1,\))[,)]", source(call)))
+    return any(in_training(module, call) for call in many)
 
 
 def _trains(module: Module, call: ast.Call) -> bool:

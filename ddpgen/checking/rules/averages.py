@@ -1,0 +1,55 @@
+"""G6: metrics of a validation that are averages of averages."""
+
+import ast
+from collections.abc import Iterator
+
+from ddpgen.checking.reading.expressions import (
+    keyword,
+    matches,
+    method_name,
+    names_in,
+    operands,
+    receiver,
+    source,
+)
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import binding, mentions
+from ddpgen.checking.registry import rule
+
+_MEANS = r"(^|\.)(mean|average|nanmean)$"
+
+
+@rule(
+    "G6",
+    "a mean of the ranks' means of their batches: short batches count as much as full ones",
+    "add up sums and counts, reduce both over all ranks, and divide once",
+)
+def mean_of_means(module: Module) -> Iterator[ast.AST]:
+    for call in module.called("torch.distributed.all_reduce"):
+        value = keyword(call, "tensor", 0)
+        found = binding(module, value) if isinstance(value, ast.Name) else None
+        if found and any(_of_batches(module, call, name) for name in _averaged(found.value)):
+            if not mentions(module, call, r"\bMAX\b|\bMIN\b"):
+                yield call
+
+
+def _averaged(value: ast.expr) -> set[str]:
+    """The lists whose mean an expression is: `torch.stack(parts).mean()`, `sum(l) / len(l)`."""
+    if isinstance(value, ast.Call) and matches(value.func, _MEANS):
+        inner = receiver(value) if method_name(value) == "mean" and not value.args else value
+        return names_in(inner)
+    if isinstance(value, ast.Call) and value.args and matches(value.func, r"(tensor|as_tensor)$"):
+        return _averaged(value.args[0])
+    total, count = operands(value, ast.Div) or (None, None)
+    if total is None or count is None or not matches(count, r"^len\("):
+        return set()
+    return names_in(total) & names_in(count)
+
+
+def _of_batches(module: Module, call: ast.Call, name: str) -> bool:
+    """Whether the numbers of a list are means, one of each batch of a loop without gradients."""
+    scope = module.scope(call)
+    for added in module.methods("append", below=scope):
+        if source(receiver(added)) == name and added.args and module.loop(added):
+            return mentions(module, added.args[0], r"\.mean\(|cross_entropy|criterion|loss_f")
+    return False
