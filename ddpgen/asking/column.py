@@ -1,8 +1,11 @@
 """One column of a table, and the task that it would be the target of."""
 
+import re
+from datetime import datetime
 from typing import NamedTuple
 
 FEW_VALUES = 20  # so many whole numbers are rather classes
+COMMAS = re.compile(r"[+-]?\d+,\d+|[+-]?\d{1,3}([., ]\d{3})+(,\d+)?")
 LONG = 3.0  # words of a cell, in the mean, from which a column is one of texts to read
 
 
@@ -15,8 +18,22 @@ class Column(NamedTuple):
 
     @property
     def numbers(self) -> bool:
-        """Whether all cells are numbers."""
-        return bool(self.cells) and all(map(_is_number, self.cells))
+        """Whether all cells are numbers, or have to be written as such first."""
+        return bool(self.cells) and (self._plain or self.have_commas)
+
+    @property
+    def have_commas(self) -> bool:
+        """Whether all cells are numbers of a country that writes 1234,5 or 1.234,5."""
+        return bool(self.cells) and not self._plain and all(map(COMMAS.fullmatch, self.cells))
+
+    @property
+    def _plain(self) -> bool:
+        return all(map(_is_number, self.cells))
+
+    @property
+    def dates(self) -> bool:
+        """Whether all cells are days or times, which `table` does not take."""
+        return bool(self.cells) and not self.numbers and all(map(_is_date, self.cells))
 
     @property
     def values(self) -> int:
@@ -25,8 +42,8 @@ class Column(NamedTuple):
 
     @property
     def tells_rows_apart(self) -> bool:
-        """Whether nearly each row has a text of its own, from which nothing can be learnt."""
-        return not self.numbers and 2 * self.values > len(self.cells)
+        """Whether nothing can be learnt: nearly each row has a text of its own, or a date."""
+        return not self.numbers and (2 * self.values > len(self.cells) or self.dates)
 
     @property
     def is_prose(self) -> bool:
@@ -38,15 +55,24 @@ class Column(NamedTuple):
         """The task of data.task that predicts this column."""
         if self.values == 2:
             return "binary"
-        whole = self.numbers and all(float(cell).is_integer() for cell in self.cells)
+        whole = self._plain and all(float(cell).is_integer() for cell in self.cells)
         few = self.values <= FEW_VALUES and whole
         return "regression" if self.numbers and not few else "classes"
 
     def describe(self) -> str:
         """The column in a few words."""
         kind = "numbers" if self.numbers else "texts" if self.is_prose else "names"
+        kind = "dates" if self.dates else f"{kind} to write as 1234.5" if self.have_commas else kind
         gaps = f", {self.gaps:,} gaps" if self.gaps else ""
         return f"{self.name}: {kind}, {self.values:,} different{gaps}"
+
+
+def _is_date(cell: str) -> bool:
+    try:
+        datetime.fromisoformat(cell.strip())
+    except ValueError:
+        return False
+    return True
 
 
 def _is_number(cell: str) -> bool:

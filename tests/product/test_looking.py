@@ -141,6 +141,23 @@ def test_columns_are_described(tmp_path: Path) -> None:
     assert 'data.leave_out=["name"]' in found.arguments
 
 
+def test_days_are_left_out_and_commas_told(tmp_path: Path) -> None:
+    """A table as a spreadsheet of another country writes it, with the day of each row at its end."""
+    rows = [f"{n};{n * 1000 + 0.5:.2f};2024-0{n % 9 + 1}-11".replace(".", ",") for n in range(60)]
+    path = tmp_path / "sales.csv"
+    path.write_text("\ufeffsize;Preis (€);sold on\n" + "\n".join(rows), encoding="utf-8")
+    found = look.look(path)
+    assert "Preis (€): numbers to write as 1234.5, 60 different" in found.words
+    assert "sold on: dates, 9 different" in found.words
+    assert found.arguments[1:] == [
+        "data.target=Preis (€)",
+        "data.task=regression",
+        'data.leave_out=["sold on"]',
+    ]
+    plain = write(tmp_path / "plain.csv", ["x", "y"], [[f"{n}.125", n % 2] for n in range(60)])
+    assert "x: numbers, 60 different" in look.look(plain).words
+
+
 @pytest.mark.parametrize(
     ("cells", "task"),
     [
