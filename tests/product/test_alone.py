@@ -60,7 +60,7 @@ def test_one_rank_alone_may_be_meant(project: Path, tmp_path: Path) -> None:
     task = start(project, {"SLURM_NTASKS": "4", "MASTER_PORT": "0"}, *meant)
     said = task.communicate(timeout=300)[0]
     assert task.returncode == 0, said
-    assert "global batch 64 = 1 ranks x 64 samples" in said
+    assert "global batch 64 = 1 rank x 64 samples" in said
 
 
 def test_data_are_prepared_in_a_task_per_node(project: Path) -> None:

@@ -142,7 +142,7 @@ def test_columns_are_described(tmp_path: Path) -> None:
 
 
 def test_days_are_left_out_and_commas_told(tmp_path: Path) -> None:
-    """A table as a spreadsheet of another country writes it, with the day of each row at its end."""
+    """A table as spreadsheets of other countries write it, with the day of each row at its end."""
     rows = [f"{n};{n * 1000 + 0.5:.2f};2024-0{n % 9 + 1}-11".replace(".", ",") for n in range(60)]
     path = tmp_path / "sales.csv"
     path.write_text("\ufeffsize;Preis (€);sold on\n" + "\n".join(rows), encoding="utf-8")
