@@ -12,11 +12,11 @@ from typing import NamedTuple
 from ddpgen.asking import parquet
 from ddpgen.errors import DdpgenError, show
 
-ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+ENDINGS = {".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 SHARDS = (".tar", ".parquet")
 VALIDATION = ("val", "valid", "validation")  # folders of images that are held out
 SPLITS = ("data", "train", "training", "test", "testing", *VALIDATION)  # folders of shards
-HIDDEN = (".", "__")  # how names begin that programs keep for themselves
+HIDDEN = (".", "__", "@eaDir")  # how names begin that programs keep for themselves
 LABELS = ("label", "labels", "class", "target", "y", "fine_label")  # columns of classes
 MEMBERS = 10_000  # of a tar file that are looked at
 

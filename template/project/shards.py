@@ -54,7 +54,8 @@ def find(cfg: config.Data, unpacked: Path) -> images.Found:
     if len(names) < 2:
         raise config.ConfigError(f"{source} must hold several classes; found {sorted(names)}")
     if len(listed) == 1:
-        shares = images.hold_out(len(listed[0]), cfg.validation, cfg.split_seed)
+        labels = [image.label for image in listed[0]]
+        shares = images.divide(labels, cfg.validation, cfg.split_seed)
         listed = [[listed[0][i] for i in share] for share in shares]
     classes = sorted(names, key=lambda name: (int(name) if name.isdecimal() else -1, name))
     numbers = {name: number for number, name in enumerate(classes)}

@@ -67,6 +67,27 @@ def test_folder_is_divided(tmp_path: Path) -> None:
     assert sorted(train + val) == [0] * 6 + [1] * 6 + [2] * 6
 
 
+def test_each_class_is_learnt(tmp_path: Path) -> None:
+    """A single image of a class is not held out; what else is, is as without that class."""
+    labels = [0] * 20 + [1, 2] + [3] * 20
+    for seed in range(20):
+        train, val = images.divide(labels, 0.25, seed)
+        assert sorted(train + val) == list(range(42))
+        assert {labels[i] for i in train} == {0, 1, 2, 3}
+        drawn = images.hold_out(42, 0.25, seed)[1]
+        assert [i for i in drawn if labels[i] in (0, 3)] == val
+    draw(tmp_path / "images", 4)
+    name = os.fsdecode(b"caf\xe9")  # of a disk that another system wrote
+    (tmp_path / "images" / name).mkdir()
+    Image.new("RGB", (9, 9)).save(tmp_path / "images" / name / "0.png")
+    cfg = settings(tmp_path, validation=0.9)
+    data.prepare(cfg)
+    train_split, _, shape = data.open_splits(cfg)
+    assert shape.labels == ["blue", r"caf\xe9", "green", "red"]
+    seen = train_split.__getitems__(list(range(len(train_split)))).targets
+    assert seen.unique().tolist() == [0, 1, 2, 3]
+
+
 def test_images_that_came_later_are_seen(tmp_path: Path) -> None:
     """The list that was prepared before does not count any more; nested folders are of a class."""
     draw(tmp_path / "images", 2)
@@ -128,7 +149,7 @@ def test_folders_of_splits(val: str, tmp_path: Path) -> None:
     """train/ and val/ are taken as they are; files of other programs are no images."""
     draw(tmp_path / "images" / "train", 3)
     draw(tmp_path / "images" / val, 1)
-    for name in (".git", "__MACOSX"):
+    for name in (".git", "__MACOSX", "@eaDir"):
         (tmp_path / "images" / "train" / name).mkdir()
     (tmp_path / "images" / "train" / "red" / "._0.jpg").write_bytes(b"resources")
     cfg = settings(tmp_path)
@@ -154,6 +175,7 @@ MISTAKES = {
     "loose.jpg": r"loose\.jpg is in the folder of no class",
     "train/red/damaged.jpg": r"damaged\.jpg cannot be read as an image",
     "val/red/far.tif": r"far\.tif cannot be read as an image: Python int too large",
+    "val/red/empty.jpg": r"empty\.jpg cannot be read as an image: the file is empty",
     "val/red/cut.jpg": r"cut\.jpg cannot be read as an image",
 }
 
@@ -176,7 +198,7 @@ def test_mistakes_are_named_before_the_first_step(place: str, tmp_path: Path) ->
     path = tmp_path / "images" / place
     if path.suffix:
         whole = (tmp_path / "images" / "train" / "red" / "1.jpg").read_bytes()
-        contents = {"cut": whole[:-200], "far": pixels_far_away()}
+        contents = {"cut": whole[:-200], "far": pixels_far_away(), "empty": b""}
         path.write_bytes(contents.get(path.stem, b"damaged"))
     else:
         path.mkdir(parents=True)
