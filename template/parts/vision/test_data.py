@@ -7,10 +7,12 @@ import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 import transformers
 from PIL import Image
 from torch import Tensor
@@ -21,10 +23,12 @@ import data
 import images
 import model
 import optim
-from engine import distributed
-from support import common
+import steps
+from engine import distributed, loading
+from support import common, processes, reference
 
 COLOURS = {"blue": (0, 0, 255), "green": (0, 255, 0), "red": (255, 0, 0)}
+SAMPLES = 53  # of an epoch: four optimizer steps of 12, and one of 5
 PLAIN = data.Augment(crop=0.0, flip=False, jitter=0.0)
 
 
@@ -309,6 +313,92 @@ def test_changes_of_colours() -> None:
     changed = replace(PLAIN, jitter=0.2)(grey)
     assert (changed == changed[:, :1, :1, :1]).all()
     assert 80 <= changed.min() < 90 < 110 < changed.max() <= 120
+
+
+def mixing(folder: Path) -> data.Splits:
+    """The images of `draw`, mixed for the training."""
+    draw(folder / "images", 6)
+    cfg = settings(folder, mixup=1.0)
+    data.prepare(cfg)
+    return data.open_splits(cfg)
+
+
+def test_mixtures(tmp_path: Path) -> None:
+    """Shares of classes are those of pixels, and repeat by the same seed; validation has none."""
+    train, val, _ = mixing(tmp_path)
+    chosen = list(range(len(train)))
+    torch.manual_seed(1)
+    one, other = train.__getitems__(chosen), train.__getitems__(chosen)
+    torch.manual_seed(1)
+    again = train.__getitems__(chosen)
+    assert torch.equal(one.inputs, again.inputs)
+    assert torch.equal(one.targets, again.targets)
+    assert not torch.equal(one.targets, other.targets)
+    for batch in (one, other):
+        assert batch.inputs.dtype == torch.uint8
+        assert_close(batch.targets.sum(1), torch.ones(len(train)))
+        shares = batch.inputs.float().mean((2, 3)).flip(1) / 255  # red is channel 0 and class 2
+        assert_close(batch.targets, shares, atol=0.02, rtol=0)
+        alone = train.files.targets[chosen]
+        assert batch.targets[chosen, alone].min() >= 0.5 - 1e-6, "another image is seen more"
+        assert 0.05 < batch.targets.sort(1).values[:, 1].std() < 0.4, "all have the same shares"
+    assert colours(val)
+    batch = train.__getitems__([0])
+    assert batch.targets.tolist() == [F.one_hot(train.files.targets[0], 3).tolist()]
+
+
+def test_loss_of_mixtures(tmp_path: Path) -> None:
+    """Each class's loss by its share; what fills a micro-batch up does not count."""
+    batch = mixing(tmp_path).train.__getitems__([0, 1, 2, 3, 4])
+    batch.targets[3:] = data.IGNORE
+    assert data.counts(batch.targets).tolist() == [True] * 3 + [False] * 2
+    outputs = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    expected = torch.zeros((), dtype=torch.float64)
+    for output, shares in zip(outputs[:3], batch.targets[:3], strict=True):
+        losses = [F.cross_entropy(output, torch.tensor(number)) for number in range(3)]
+        expected = expected + sum(share * loss for share, loss in zip(shares, losses, strict=True))
+    found = model.loss_sum(outputs, batch.targets)
+    assert_close(found, expected)
+    ours, theirs = (torch.autograd.grad(loss, outputs)[0] for loss in (found, expected))
+    assert_close(ours, theirs)
+
+
+def noted(cfg: config.Config) -> tuple[reference.Record, list[list[data.Batch]]]:
+    """A rank's training, and its micro-batches of each step."""
+    steps_seen = list[list[data.Batch]]()
+    train_step = steps.train_step
+
+    def note(state: Any, step_batch: loading.StepBatch, *rest: Any) -> None:
+        steps_seen.append({{ 'step_batch.batches' if accumulation else '[step_batch.batch]' }})
+        train_step(state, step_batch, *rest)
+
+    common.replace(steps, "train_step", note)
+    return reference.record(cfg, SAMPLES), steps_seen
+
+
+def plain(cfg: config.Config, joined: list[data.Batch]) -> reference.Record:
+    """The plain loop on batches that are there already, one for each step."""
+    shares = replace(loading.plan(cfg.train, 1), micro_batch=cfg.train.global_batch_size)
+    common.replace(loading, "plan", lambda *_: shares)
+    common.replace(loading, "build", lambda *_: SimpleNamespace(train=joined))
+    return reference.by_hand(cfg, SAMPLES)
+
+
+def test_ranks_learn_mixtures_as_a_plain_loop_does(tmp_path: Path) -> None:
+    """Losses, norms and weights, whatever counts on each rank."""
+    cfg = common.settings(tmp_path, "data.mixup=0.4")
+    ranks = processes.run(2, noted, cfg)
+    joined = []
+    for parts in zip(*(seen for _, seen in ranks), strict=True):
+        tensors = zip(*(batch for of_rank in parts for batch in of_rank), strict=True)
+        joined.append(data.Batch(*map(torch.cat, tensors)))
+    assert joined[0].targets.ndim == 2
+    expected = processes.run(1, plain, cfg, joined)[0]
+    for found, _ in ranks:
+        assert found.losses == pytest.approx(expected.losses, rel=1e-9)
+        assert found.norms == pytest.approx(expected.norms, rel=1e-9)
+        for name, weight in expected.weights.items():
+            assert_close(found.weights[name], weight, atol=1e-9, rtol=0)
 
 
 # --- Pretrained networks --------------------------------------------------------------------------
