@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ddpgen.asking import images, parquet
-from ddpgen.asking.column import Column
+from ddpgen.asking import images, parquet, records
+from ddpgen.asking.column import Column, text_and_label
 from ddpgen.errors import DdpgenError, show
 
 TABLES = {".csv", ".tsv", ".parquet"}
@@ -92,8 +92,8 @@ def _look_in_folder(folder: Path) -> Found | None:
         return _tokens(_number(tokens, "file", "of tokens"), source)
     if tables := [path for path in sorted(folder.glob("*")) if path.suffix in TABLES]:
         return _tables(tables)
-    if records := sorted(folder.glob("*.jsonl")):
-        found = _look_at_file(records[0])
+    if lines := sorted(folder.glob("*.jsonl")):
+        found = _look_at_file(lines[0])
         return found and found._replace(arguments=[source, *found.arguments[1:]])
     if texts := _count(folder.rglob("*"), {".txt"}):
         return Found([_number(texts, "text")], "text", [source])
@@ -199,7 +199,7 @@ def _table(path: Path, source: str) -> Found | None:
         return None
     columns = list(_columns(names, rows))
     size = f"{more}{len(rows):,} rows, {len(names):,} columns"
-    if delimiter == "," and path.suffix in RECORDS and (labelled := _labelled(columns)):
+    if delimiter == "," and path.suffix in RECORDS and (labelled := text_and_label(columns)):
         return _texts(size, *labelled, source)
     useful = [column for column in columns if not column.tells_rows_apart] or columns
     target = next((c for c in useful if c.name.lower() in TARGETS), useful[-1])
@@ -219,50 +219,25 @@ def _columns(names: list[str], rows: list[list[str]]) -> Iterator[Column]:
 
 def _records(path: Path, source: str) -> Found | None:
     """Texts with labels; conversations; or texts alone, which are for the same family."""
-    records = _parsed(path)
-    if not records:
+    found = records.read(path, ROWS)
+    if not found:
         return None
-    names = [*records[0]]
-    if chat := next((name for name in names if all(_is_chat(r.get(name)) for r in records)), None):
-        return _conversations(f"{len(records):,} conversations in {chat}", chat, source)
-    rows = [[str(record.get(name, "")) for name in names] for record in records]
+    if chat := records.column_of_conversations(found):
+        return _conversations(f"{len(found):,} conversations in {chat}", chat, source)
+    names = [*found[0]]
+    rows = [[str(record.get(name, "")) for name in names] for record in found]
     columns = list(_columns(names, rows))
-    if labelled := _labelled(columns):
+    if labelled := text_and_label(columns):
         return _texts(f"{len(rows):,} records", *labelled, source)
     prose = [column.name for column in columns if column.is_prose]
     if len(prose) != 1:
         return None
-    return _conversations(f"{len(records):,} texts in {prose[0]}", prose[0], source)
-
-
-def _parsed(path: Path) -> list[dict[str, Any]]:
-    records = []
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(islice(file, ROWS), start=1):
-            try:
-                records += [json.loads(line)] if line.strip() else []
-            except ValueError as error:
-                reason = f"line {number} is no JSON"
-                raise DdpgenError(f"--data {show(str(path))}: {reason}") from error
-    return records if all(isinstance(record, dict) for record in records) else []
-
-
-def _is_chat(value: object) -> bool:
-    turns = value if isinstance(value, list) else []
-    return bool(turns) and all(isinstance(t, dict) and {"role", "content"} <= {*t} for t in turns)
+    return _conversations(f"{len(found):,} texts in {prose[0]}", prose[0], source)
 
 
 def _conversations(words: str, column: str, source: str) -> Found:
     more = [f"data.column={column}"] if column != COLUMN else []
     return Found([words], "conversations", [source, *more])
-
-
-def _labelled(columns: list[Column]) -> tuple[Column, Column] | None:
-    """The column of texts and that of labels, where these are what the table is about."""
-    prose = [column for column in columns if column.is_prose]
-    others = [column for column in columns if not column.is_prose and column.values > 1]
-    labels = [column for column in others if 2 * column.values <= len(column.cells)]
-    return (prose[0], labels[-1]) if len(prose) == 1 and len(labels) == len(others) == 1 else None
 
 
 def _texts(size: str, text: Column, label: Column, source: str) -> Found:
