@@ -111,8 +111,8 @@ def run_new(arguments: Namespace) -> int:
     except DdpgenError as error:
         error.remedy = f"{error.remedy}\n  the same answers again: {repeat}".strip()
         raise
-    fits = proposed.items() <= complete.items()
-    _next_steps(path, files, found.arguments if fits else [])
+    fits = questionnaire.fits(found.kind, complete)
+    _next_steps(path, files, found.arguments_with(complete.values()) if fits else [])
     print(f"\nThe same answers again:\n  {repeat}")
     if page := os.environ.get(PAGE):
         fragment = address.write(__version__, answers.differing(questionnaire, complete, {}))

@@ -75,6 +75,14 @@ def _is_date(cell: str) -> bool:
     return True
 
 
+def text_and_label(columns: list[Column]) -> tuple[Column, Column] | None:
+    """The column of texts and that of labels, where these are what the table is about."""
+    prose = [column for column in columns if column.is_prose]
+    others = [column for column in columns if not column.is_prose and column.values > 1]
+    labels = [column for column in others if 2 * column.values <= len(column.cells)]
+    return (prose[0], labels[-1]) if len(prose) == 1 and len(labels) == len(others) == 1 else None
+
+
 def _is_number(cell: str) -> bool:
     try:
         float(cell)

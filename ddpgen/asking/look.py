@@ -6,23 +6,27 @@ and is strict. What is proposed here is a beginning.
 
 import csv
 import json
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
-from ddpgen.asking.column import Column
+from ddpgen.asking import images, parquet, records
+from ddpgen.asking.column import Column, text_and_label
 from ddpgen.errors import DdpgenError, show
 
-IMAGES = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 TABLES = {".csv", ".tsv", ".parquet"}
 ROWS = 1000  # of a table that are looked at
-VALIDATION = ("val", "valid", "validation")  # folders of images that are held out
 TARGETS = ("target", "label", "class", "y", "price")
 RECORDS = (".csv", ".jsonl")  # of texts with labels
+SIZE = ["data.image_size=64", "data.flip=true"]  # for images, until the user knows better
+OF_FAMILY = {"resnet": ["data.channels=3"], "vision": ["model.patch=8"]}
+COLUMN = "messages"  # in which conversations are looked for, where nothing else is said
 KNOWN = (
-    "known are images in one folder per class, tables (.csv, .parquet), texts with labels (.csv, "
-    ".jsonl), texts (.txt) and tokens (.bin); for all else: --data model=custom"
+    "known are images in one folder per class or in .tar and .parquet files, tables (.csv, "
+    ".parquet), texts with labels (.csv, .jsonl), conversations (.jsonl), texts (.txt) and tokens "
+    "(.bin); for all else: --data model=custom"
 )
 
 
@@ -32,6 +36,14 @@ class Found(NamedTuple):
     words: list[str]
     kind: str  # as copier.yml calls it, below `data:`; "" for nothing
     arguments: list[str]
+    of_choices: Mapping[str, list[str]] = MappingProxyType(
+        {}
+    )  # more of them, by a choice that may be answered
+
+    def arguments_with(self, values: Iterable[object]) -> list[str]:
+        """The arguments of train.py, where these are the answers."""
+        more = (self.of_choices.get(value, []) for value in values if isinstance(value, str))
+        return [*self.arguments, *chain.from_iterable(more)] if self.arguments else []
 
 
 def look_at(texts: list[str]) -> Found:
@@ -56,43 +68,54 @@ def look(path: Path) -> Found:
     """
     try:
         found = _look_in_folder(path) if path.is_dir() else _look_at_file(path)
+        found = found or _look_at_pattern(path)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or "is not text in UTF-8"
         raise DdpgenError(f"--data {show(str(path))}: {reason}") from error
     if found is None:
-        raise DdpgenError(f"--data {show(str(path))}: nothing that a family reads", remedy=KNOWN)
+        reason = "nothing that a family reads"
+        reason = (images.misplaced(path) if path.is_dir() else _compressed(path)) or reason
+        raise DdpgenError(f"--data {show(str(path))}: {reason}", remedy=KNOWN)
     return found
+
+
+def _compressed(path: Path) -> str:
+    kinds = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".zip")
+    return "is compressed: unpack it" if path.suffix.lower() in kinds else ""
 
 
 def _look_in_folder(folder: Path) -> Found | None:
     source = f"data.source={folder.absolute()}"
-    if found := _images(folder, source) or _split_records(folder, source):
+    if found := _images(folder) or _split_records(folder, source):
         return found
     if tokens := _count(folder.glob("*"), {".bin"}):
-        return _tokens(f"{tokens:,} files of tokens", source)
+        return _tokens(_number(tokens, "file", "of tokens"), source)
     if tables := [path for path in sorted(folder.glob("*")) if path.suffix in TABLES]:
         return _tables(tables)
+    if lines := sorted(folder.glob("*.jsonl")):
+        found = _look_at_file(lines[0])
+        return found and found._replace(arguments=[source, *found.arguments[1:]])
     if texts := _count(folder.rglob("*"), {".txt"}):
-        return Found([f"{texts:,} texts"], "text", [source])
+        return Found([_number(texts, "text")], "text", [source])
     return None
 
 
-def _images(folder: Path, source: str) -> Found | None:
-    train = folder / "train"
-    held_out = [folder / name for name in VALIDATION if (folder / name).is_dir()]
-    alone = train.is_dir() and not held_out  # what else is there, such as test/, is no class
-    if alone and (inside := _images(train, f"data.source={train.absolute()}")):
-        return inside
-    parts = [train, held_out[0]] if train.is_dir() and held_out else [folder]
-    found = {path.name for part in parts for path in part.glob("*/")}
-    classes = [name for name in found if not name.startswith((".", "__"))]
-    images = sum(_count(part.rglob("*"), IMAGES) for part in parts)
-    if len(classes) < 2 or not images:
+def _look_at_pattern(path: Path) -> Found | None:
+    """Files that a pattern names, of which only tables are read."""
+    if not (files := sorted(path.parent.glob(path.name))) or path.exists():
         return None
-    words = f"{images:,} images in {len(classes):,} classes"
-    words += f", some of them in {parts[-1].name}/" if len(parts) > 1 else ""
-    sizes = ["data.channels=3", "data.image_size=64", "data.flip=true"]
-    return Found([words], "images", [source, *sizes])
+    found = _tables(files) if files[0].suffix in TABLES else None
+    if not found or found.kind != "rows":
+        raise DdpgenError(
+            f"--data {show(str(path))}: only tables are read by a pattern",
+            remedy=f"give the folder: --data {show(str(path.parent))}",
+        )
+    return found._replace(arguments=[f"data.source={path.absolute()}", *found.arguments[1:]])
+
+
+def _images(source: Path) -> Found | None:
+    found = images.in_shards(source) or (images.in_folders(source) if source.is_dir() else None)
+    return found and Found([found.words], "images", [*found.arguments, *SIZE], OF_FAMILY)
 
 
 def _split_records(folder: Path, source: str) -> Found | None:
@@ -118,6 +141,8 @@ def _tables(paths: list[Path]) -> Found | None:
 def _look_at_file(path: Path) -> Found | None:
     source = f"data.source={path.absolute()}"
     if not path.is_file():
+        if any(path.parent.glob(path.name)):
+            return None
         raise DdpgenError(
             f"--data {show(str(path))}: there is no such file or folder",
             remedy="an answer is written key=value",
@@ -129,9 +154,8 @@ def _look_at_file(path: Path) -> Found | None:
             return _tokens(f"a file of tokens, {path.stat().st_size:,} bytes", source)
         case ".jsonl":
             return _records(path, source)
-        case ".parquet":
-            words = "a table; name the column to predict with data.target"
-            return Found([words], "rows", [source])
+        case ".tar" | ".parquet":
+            return _images(path) or (_parquet(path, source) if path.suffix == ".parquet" else None)
         case ".csv" | ".tsv":
             return _table(path, source)
     return None
@@ -139,6 +163,22 @@ def _look_at_file(path: Path) -> Found | None:
 
 def _count(paths: Iterable[Path], endings: set[str]) -> int:
     return sum(path.suffix.lower() in endings and path.is_file() for path in paths)
+
+
+def _number(count: int, thing: str, of: str = "") -> str:
+    return f"{count:,} {thing}{'s' if count != 1 else ''} {of}".rstrip()
+
+
+def _parquet(path: Path, source: str) -> Found:
+    """A table, or conversations, by what stands at the file's end."""
+    file = parquet.read(path)
+    names = [column.name for column in file.columns]
+    if COLUMN in names and file.columns[names.index(COLUMN)].parts:
+        return Found(
+            [f"{_number(file.rows, 'conversation')} in {COLUMN}"], "conversations", [source]
+        )
+    words = [f"{_number(file.rows, 'row')}, {_number(len(names), 'column')}: {', '.join(names)}"]
+    return Found([*words, "name the column to predict with data.target"], "rows", [source])
 
 
 def _tokens(words: str, source: str) -> Found:
@@ -159,7 +199,7 @@ def _table(path: Path, source: str) -> Found | None:
         return None
     columns = list(_columns(names, rows))
     size = f"{more}{len(rows):,} rows, {len(names):,} columns"
-    if delimiter == "," and path.suffix in RECORDS and (labelled := _labelled(columns)):
+    if delimiter == "," and path.suffix in RECORDS and (labelled := text_and_label(columns)):
         return _texts(size, *labelled, source)
     useful = [column for column in columns if not column.tells_rows_apart] or columns
     target = next((c for c in useful if c.name.lower() in TARGETS), useful[-1])
@@ -178,24 +218,26 @@ def _columns(names: list[str], rows: list[list[str]]) -> Iterator[Column]:
 
 
 def _records(path: Path, source: str) -> Found | None:
-    with path.open(encoding="utf-8") as file:
-        try:
-            records = [json.loads(line) for line in islice(file, ROWS)]
-        except ValueError:
-            return None
-    if not records or not all(isinstance(record, dict) for record in records):
+    """Texts with labels; conversations; or texts alone, which are for the same family."""
+    found = records.read(path, ROWS)
+    if not found:
         return None
-    rows = [[str(record.get(name, "")) for name in records[0]] for record in records]
-    labelled = _labelled(list(_columns([*records[0]], rows)))
-    return _texts(f"{len(rows):,} records", *labelled, source) if labelled else None
+    if chat := records.column_of_conversations(found):
+        return _conversations(f"{len(found):,} conversations in {chat}", chat, source)
+    names = [*found[0]]
+    rows = [[str(record.get(name, "")) for name in names] for record in found]
+    columns = list(_columns(names, rows))
+    if labelled := text_and_label(columns):
+        return _texts(f"{len(rows):,} records", *labelled, source)
+    prose = [column.name for column in columns if column.is_prose]
+    if len(prose) != 1:
+        return None
+    return _conversations(f"{len(found):,} texts in {prose[0]}", prose[0], source)
 
 
-def _labelled(columns: list[Column]) -> tuple[Column, Column] | None:
-    """The column of texts and that of labels, where these are what the table is about."""
-    prose = [column for column in columns if column.is_prose]
-    others = [column for column in columns if not column.is_prose and column.values > 1]
-    labels = [column for column in others if 2 * column.values <= len(column.cells)]
-    return (prose[0], labels[-1]) if len(prose) == 1 and len(labels) == len(others) == 1 else None
+def _conversations(words: str, column: str, source: str) -> Found:
+    more = [f"data.column={column}"] if column != COLUMN else []
+    return Found([words], "conversations", [source, *more])
 
 
 def _texts(size: str, text: Column, label: Column, source: str) -> Found:

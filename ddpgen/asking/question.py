@@ -1,7 +1,7 @@
 """One question as copier.yml defines it; its expressions are still source text."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,7 +38,8 @@ class Meaning:
         fact: what of a machine answers it, as detect.py names it, or "".
         starts: what starts a job, by choice; `{}` stands for the folder of launch files.
         separator: what joins the list that a site may give instead of a text, or "".
-        data: the choice that fits, by the kind of data that lies at a path, as look.py names it.
+        data: the choices that fit, the best first, by the kind of data that lies at a path, as
+            look.py names it.
         begins: the title of the group of questions that begins here, or "".
         number: the word for its value, which the page of `ddpgen web` always shows, or "".
     """
@@ -48,7 +49,7 @@ class Meaning:
     fact: str = ""
     starts: Mapping[str, str] = field(default_factory=dict)
     separator: str = ""
-    data: Mapping[str, str] = field(default_factory=dict)
+    data: Mapping[str, Sequence[str]] = field(default_factory=dict)
     begins: str = ""
     number: str = ""
 

@@ -80,9 +80,14 @@ class Questionnaire:
         return self.default(former, {name: value}) or value
 
     def fitting(self, kind: str) -> dict[str, Value]:
-        """Return the answers that fit a kind of data, as look.py names it."""
+        """Return the answers that fit a kind of data best, as look.py names it."""
         asked = self.questions.values()
-        return {q.name: q.meaning.data[kind] for q in asked if kind in q.meaning.data}
+        return {q.name: q.meaning.data[kind][0] for q in asked if kind in q.meaning.data}
+
+    def fits(self, kind: str, answers: Mapping[str, Value]) -> bool:
+        """Whether answers to all questions fit a kind of data, as look.py names it."""
+        asked = [q for q in self.questions.values() if kind in q.meaning.data]
+        return all(answers[q.name] in q.meaning.data[kind] for q in asked)
 
     def _compile(self, source: str) -> tuple[jinja2.Template, tuple[str, ...]]:
         names = jinja2.meta.find_undeclared_variables(self._environment.parse(source))

@@ -17,12 +17,12 @@ import config
 
 TRAINING, VALIDATION = "train", ("val", "valid", "validation")  # folders of the splits
 SPLITS = {TRAINING, "training", "test", "testing", *VALIDATION}  # no names of classes
-HIDDEN = (".", "__")  # how names of files and folders begin that programs keep for themselves
+HIDDEN = (".", "__", "@eaDir")  # how names begin that programs keep for themselves
 READERS = 16  # threads that look at files; Pillow decodes beside them
 WIDE = {"I", "I;16", "I;16B", "I;16L", "I;16N"}  # Pillow's names for one channel of 16 bits
 UPPER_HALVES = [value >> 8 for value in range(2**16)]
 BROKEN = (OSError, SyntaxError, ValueError, ArithmeticError, EOFError)  # of Pillow, for a file
-ENDINGS = {".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+ENDINGS = {".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 
 Seen = TypeVar("Seen")
 
@@ -125,9 +125,11 @@ def find(root: Path, validation: float, split_seed: int) -> Found:
             f"images with one of the endings {', '.join(sorted(ENDINGS))}"
         )
     if len(listed) == 1:
-        shares = hold_out(len(listed[0]), validation, split_seed)
-        listed = [[listed[0][i] for i in share] for share in shares]
-    return Found(classes, *listed)
+        labels = [place.label for place in listed[0]]
+        listed = [[listed[0][i] for i in part] for part in divide(labels, validation, split_seed)]
+    # A name may have any bytes; text that is written shows those that are no UTF-8 by number.
+    shown = [os.fsencode(name).decode(errors="backslashreplace") for name in classes]
+    return Found(shown, *listed)
 
 
 def folders(root: Path) -> list[Path]:
@@ -153,6 +155,15 @@ def hold_out(count: int, validation: float, split_seed: int) -> tuple[list[int],
     order: list[int] = torch.randperm(count, generator=generator).tolist()
     held_out = max(1, round(validation * count))
     return order[held_out:], order[:held_out]
+
+
+def divide(labels: Sequence[object], validation: float, split_seed: int) -> list[list[int]]:
+    """As `hold_out`, but that each class keeps an image for training, where it would have none."""
+    train, val = hold_out(len(labels), validation, split_seed)
+    known = {labels[i] for i in train}
+    lost = {labels[i]: i for i in reversed(val) if labels[i] not in known}
+    kept = set(lost.values())
+    return [train + sorted(kept), [i for i in val if i not in kept]]
 
 
 def _parts(root: Path) -> list[Path]:
@@ -251,7 +262,7 @@ def decode(root: Path, place: Place, mode: str, size: int) -> Any:
             image.draft(mode, (size, size))  # lets the JPEG decoder reduce while it reads
             return _opaque(ImageOps.exif_transpose(image)).convert(mode)
     except UnidentifiedImageError:
-        reason = "Pillow knows no such format"
+        reason = "Pillow knows no such format" if content.getvalue() else "the file is empty"
     except (*BROKEN, Image.DecompressionBombError) as error:
         reason = error
     shown = place.name or root / place.path

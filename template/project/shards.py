@@ -44,11 +44,7 @@ def find(cfg: config.Data, unpacked: Path) -> images.Found:
     ConfigError with file, and member or row, for what cannot be read and for an image of no class.
     """
     source = Path(cfg.source)
-    if loose := images.files_below(source):
-        raise config.ConfigError(
-            f"{source} holds {files(source)[0].name}, and also images such as {loose[0]}: "
-            "move either elsewhere, or give the file itself as data.source"
-        )
+    refuse_both(source)
     listed = [[*_read(paths, cfg, unpacked)] for paths in _splits(source)]
     names = {image.label for image in listed[0]}
     if unknown := [image for image in listed[-1] if image.label not in names]:
@@ -58,12 +54,30 @@ def find(cfg: config.Data, unpacked: Path) -> images.Found:
     if len(names) < 2:
         raise config.ConfigError(f"{source} must hold several classes; found {sorted(names)}")
     if len(listed) == 1:
-        shares = images.hold_out(len(listed[0]), cfg.validation, cfg.split_seed)
+        labels = [image.label for image in listed[0]]
+        shares = images.divide(labels, cfg.validation, cfg.split_seed)
         listed = [[listed[0][i] for i in share] for share in shares]
     classes = sorted(names, key=lambda name: (int(name) if name.isdecimal() else -1, name))
     numbers = {name: number for number, name in enumerate(classes)}
     places = ([i.place._replace(label=numbers[i.label]) for i in part] for part in listed)
     return images.Found(classes, *places)
+
+
+def unlabelled(path: Path, unpacked: Path) -> list[images.Place]:
+    """The images of one file, of no class; those of a Parquet file go to a folder."""
+    if path.suffix == ".tar":
+        return [place for _, place in _members(path)[0]]
+    rows = _rows(path, "", unpacked)
+    return [row.place._replace(path=str(unpacked / row.place.path)) for row in rows]
+
+
+def refuse_both(source: Path) -> None:
+    """Raise ConfigError for a folder of shards that holds images, too."""
+    if loose := images.files_below(source):
+        raise config.ConfigError(
+            f"{source} holds {files(source)[0].name}, and also images such as {loose[0]}: "
+            "move either elsewhere, or give the file itself"
+        )
 
 
 def _splits(source: Path) -> list[list[Path]]:
@@ -90,7 +104,10 @@ def _read(paths: list[Path], cfg: config.Data, unpacked: Path) -> Iterator[Label
     """The images of one split."""
     for path in paths:
         if path.suffix == ".tar":
-            yield from _members(path, Path(cfg.source))
+            below = str(path.relative_to(cfg.source))
+            found, said = _members(path)
+            for key, place in found:
+                yield Labelled(place._replace(path=below), _class(key, said, place))
         else:
             yield from _rows(path, cfg.label, unpacked)
 
@@ -98,10 +115,9 @@ def _read(paths: list[Path], cfg: config.Data, unpacked: Path) -> Iterator[Label
 # --- Tar files ------------------------------------------------------------------------------------
 
 
-def _members(path: Path, source: Path) -> list[Labelled]:
-    """The images of a tar file. A class is what key.cls says beside key.jpg, or the folder."""
+def _members(path: Path) -> tuple[list[tuple[str, images.Place]], dict[str, str]]:
+    """The images of a tar file by their keys, and what key.cls says beside some of them."""
     found, said = list[tuple[str, images.Place]](), dict[str, str]()
-    below = str(path.relative_to(source))
     try:
         with tarfile.open(path, "r:") as archive:  # a compressed one could not be read by place
             for member in archive:
@@ -110,13 +126,13 @@ def _members(path: Path, source: Path) -> list[Labelled]:
                     said[key] = _text(archive, member)
                 elif member.isfile() and images.is_image(member.name):
                     name = f"{path}: {member.name}"
-                    place = images.Place(below, 0, name, member.offset_data, member.size)
+                    place = images.Place(str(path), 0, name, member.offset_data, member.size)
                     found.append((key, place))
     except (OSError, tarfile.TarError, ValueError) as error:
         raise config.ConfigError(f"{path} cannot be read as a tar file: {error}") from error
     if not found:
         raise config.ConfigError(f"{path} holds no images")
-    return [Labelled(place, _class(key, said, place)) for key, place in found]
+    return found, said
 
 
 def _key(name: str) -> tuple[str, str]:
@@ -132,6 +148,7 @@ def _text(archive: tarfile.TarFile, member: tarfile.TarInfo) -> str:
 
 
 def _class(key: str, said: dict[str, str], place: images.Place) -> str:
+    """What key.cls says, or the folder."""
     label = said.get(key, PurePosixPath(key).parent.name)
     if not label:
         raise config.ConfigError(
@@ -145,21 +162,26 @@ def _class(key: str, said: dict[str, str], place: images.Place) -> str:
 
 
 def _rows(path: Path, label: str, unpacked: Path) -> Iterator[Labelled]:
-    """The images of a Parquet file, while they are written one behind the other."""
+    """The images of a Parquet file, while they are written one behind the other.
+
+    Without the name of a column of classes they have none.
+    """
     unpacked.mkdir(exist_ok=True)
     try:
         with parquet.ParquetFile(path) as file, (unpacked / CONTENT).open("ab") as content:
             column, names = _columns(path, file.schema_arrow, label)
-            batches = file.iter_batches(ROWS, columns=[column, label])
+            wanted = [column, label] if label else [column]
+            batches = file.iter_batches(ROWS, columns=wanted)
             rows = chain.from_iterable(batch.to_pylist() for batch in batches)
             for number, row in enumerate(rows, start=1):
                 name = f"{path}: row {number}"
-                image, value = row[column], row[label]
+                image = row[column]
                 pixels = image.get("bytes") if isinstance(image, dict) else image
                 if not pixels:
                     raise config.ConfigError(f"{name} has no bytes of an image in {column!r}")
                 place = images.Place(CONTENT, 0, name, content.tell(), content.write(pixels))
-                yield Labelled(place, _named(value, names, f"{name}: {label!r}"))
+                value = _named(row[label], names, f"{name}: {label!r}") if label else ""
+                yield Labelled(place, value)
     except (OSError, ValueError, pa.ArrowException) as error:
         raise config.ConfigError(f"{path} cannot be unpacked: {error}") from error
 
@@ -174,10 +196,11 @@ def _columns(path: Path, schema: Any, label: str) -> tuple[str, list[str]]:
         if any(check(kind) for check in binary)
         or (pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0)
     ]
-    if len(found) != 1 or label not in kinds:
+    if len(found) != 1 or (label and label not in kinds):
+        classes = f" and one of classes, data.label = {label!r}" if label else ""
         raise config.ConfigError(
-            f"{path} must have one column of the bytes of images and one of classes, "
-            f"data.label = {label!r}; has {', '.join(f'{n} ({k})' for n, k in kinds.items())}"
+            f"{path} must have one column of the bytes of images{classes}; has "
+            f"{', '.join(f'{n} ({k})' for n, k in kinds.items())}"
         )
     about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
     return found[0], about.get("info", {}).get("features", {}).get(label, {}).get("names") or []

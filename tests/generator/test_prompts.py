@@ -1,6 +1,7 @@
 """The conversation, typed into a real pseudo-terminal."""
 
 import signal
+import tarfile
 import time
 from pathlib import Path
 
@@ -193,6 +194,25 @@ def test_detected_values_are_proposed(tmp_path: Path) -> None:
         accept_until(terminal, "Partition or queue (empty for the cluster's default) gpu")
         accept_until(terminal, SUMMARY)
         terminal.expect("gpu_type                  h100")
+
+
+def test_data_lead_to_a_family_and_to_its_arguments(tmp_path: Path) -> None:
+    """What lies there is said first; another family of the same data has arguments of its own."""
+    with tarfile.open(tmp_path / "0.tar", "w") as archive:
+        for name in ("cat/0.jpg", "dog/1.jpg", "dog/2.JPG"):
+            archive.addfile(tarfile.TarInfo(name))
+    with Terminal("new", "p", "--data", "0.tar", cwd=tmp_path) as terminal:
+        accept_until(terminal, "What do you want to train?")
+        assert "3 images in 2 classes" in terminal.text
+        terminal.expect("» resnet")
+        terminal.type(DOWN)
+        terminal.expect("» vision")
+        terminal.type(ENTER)
+        accept_until(terminal, SUMMARY)
+        terminal.type(ENTER)
+        assert terminal.finish() == 0
+        assert "model.patch=8" in terminal.text
+        assert "data.channels" not in terminal.text
 
 
 @pytest.mark.parametrize("key", [CTRL_C, CTRL_D], ids=["ctrl-c", "ctrl-d"])

@@ -431,6 +431,10 @@ MUTATIONS = [
         "    state.scaler.scale(loss * weight).backward()\n",
         "    mean = loss / data.counts(batch.targets).sum().clamp(min=1)\n"
         "    state.scaler.scale(mean / 3).backward()\n"),
+    Mutation("G6", "what fills a batch of mixtures up counts", "vision", "model.py",
+        "    return torch.where(data.counts(targets), losses, 0.0).sum()\n",
+        "    return losses.sum()\n",
+        check=CONTENT),
     Mutation("G7", "clipping before unscaling", "fp16", "steps.py",
         "    state.scaler.unscale_(state.optimizer)  # before the norm is taken\n", ""),
     Mutation("G7", "clipping in each micro-batch", "gpt", "steps.py",

@@ -1,8 +1,10 @@
 """What lies at a path: said in words, a family proposed, and train.py told where the data are."""
 
 import csv
+import io
 import json
 import random
+import tarfile
 from array import array
 from pathlib import Path
 
@@ -52,6 +54,89 @@ def images(path: Path, *parts: str) -> Path:
             folder.mkdir(parents=True)
             for number in range(12):
                 Image.new("RGB", (20, 20), colour).save(folder / f"{number}.png")
+    return path
+
+
+def picture(colour: str) -> bytes:
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.new("RGB", (20, 20), colour).save(file, "PNG")
+    return file.getvalue()
+
+
+def write_tar(path: Path, members: dict[str, bytes]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w") as archive:
+        for name, content in members.items():
+            about = tarfile.TarInfo(name)
+            about.size = len(content)
+            archive.addfile(about, io.BytesIO(content))
+    return path
+
+
+def samples(path: Path) -> Path:
+    """One tar file, as WebDataset has it."""
+    members = dict[str, bytes]()
+    for number, colour in enumerate(["red", "blue", "green"] * 12):
+        members |= {f"{number}.png": picture(colour), f"{number}.cls": str(number % 3).encode()}
+    return write_tar(path, members)
+
+
+def tars(path: Path) -> Path:
+    for part in ("train/000", "train/001", "val/000", "test/000"):
+        samples(path / f"{part}.tar")
+    return path
+
+
+def pictures(path: Path) -> Path:
+    """As Hugging Face has them: {bytes, path}, and numbers of names."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    (path / "data").mkdir(parents=True)
+    names = {"info": {"features": {"fine_label": {"names": ["cat", "dog", "owl"]}}}}
+    shown = [{"bytes": picture(c), "path": ""} for c in ["red", "blue", "green"] * 12]
+    rows = pa.table({"img": shown, "fine_label": [0, 1, 2] * 12})
+    rows = rows.replace_schema_metadata({"huggingface": json.dumps(names)})
+    for part in ("train-00000-of-00002", "train-00001-of-00002", "test-00000-of-00001"):
+        parquet.write_table(rows, path / "data" / f"{part}.parquet", row_group_size=5)
+    return path
+
+
+def bare_bytes(path: Path) -> Path:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    rows = {"image": [picture(c) for c in ["red", "blue"] * 9], "label": ["cat", "dog"] * 9}
+    parquet.write_table(pa.table(rows), path)
+    return path
+
+
+def prices(path: Path) -> Path:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    parquet.write_table(pa.table({"size": [1.5, 2.5], "name": ["a", "b"]}), path)
+    return path
+
+
+def conversation(number: int) -> list[dict[str, str]]:
+    question = {"role": "user", "content": f"what is {number}?"}
+    return [question, {"role": "assistant", "content": f"a number, {number}"}]
+
+
+def chats(path: Path) -> Path:
+    path.mkdir()
+    for name in ("train", "val"):
+        lines = [json.dumps({"id": n, "turns": conversation(n)}) for n in range(40)]
+        (path / f"{name}.jsonl").write_text("\n".join(lines))
+    return path
+
+
+def notes(path: Path) -> Path:
+    lines = [json.dumps({"note": f"the cat sleeps for {n} hours"}) for n in range(40)]
+    path.write_text("\n".join(lines))
     return path
 
 
@@ -117,6 +202,12 @@ SOURCES = {
     "divided": (divided_reviews, "text-classifier", []),
     "book.txt": (text, "gpt", ["a text of 32,000 bytes"]),
     "shards": (tokens, "gpt", ["2 files of tokens"]),
+    "one.tar": (samples, "resnet", ["36 images in 3 classes"]),
+    "tars": (tars, "resnet", ["3 tar files; of the first: 36 images in 3 classes"]),
+    "hub": (pictures, "resnet", ["72 images in 3 classes, in 2 files; classes in fine_label"]),
+    "bytes.parquet": (bare_bytes, "resnet", ["18 images; classes in label"]),
+    "chats": (chats, "causal-lm", ["40 conversations in turns"]),
+    "notes.jsonl": (notes, "causal-lm", ["40 texts in note"]),
 }
 
 
@@ -131,6 +222,27 @@ def test_what_is_proposed_prepares(name: str, tmp_path: Path) -> None:
     template.write(completed({"model": model, "tracker": "none", "tools": []}), project)
     run = forkserver.train(project, 1, ["--prepare-only", *found.arguments])
     assert run.codes == [0], run.output
+
+
+def test_images_have_two_families(tmp_path: Path) -> None:
+    """Each is told in its own words where the data are; shards prepare in either."""
+    tars(tmp_path / "tars")
+    chosen = ("--data", "tars", "--data", "model=vision")
+    done = ddpgen("new", "p", "--defaults", *chosen, cwd=tmp_path)
+    (line,) = [line for line in done.stdout.splitlines() if "train.py data.source" in line]
+    run = forkserver.train(tmp_path / "p", 1, ["--prepare-only", *line.split()[2:]])
+    assert run.codes == [0], run.output
+
+
+def test_a_table_in_parquet_is_described(tmp_path: Path) -> None:
+    """By what stands at its end; a pattern names several."""
+    found = look.look(prices(tmp_path / "a.parquet"))
+    assert found.words[0] == "2 rows, 2 columns: size, name"
+    assert found.kind == "rows"
+    prices(tmp_path / "b.parquet")
+    pattern = look.look(tmp_path / "*.parquet")
+    assert pattern.words[0] == "2 tables; of the first:"
+    assert pattern.arguments == [f"data.source={tmp_path}/*.parquet"]
 
 
 def test_columns_are_described(tmp_path: Path) -> None:
@@ -180,7 +292,29 @@ def test_what_nobody_reads_is_said(tmp_path: Path) -> None:
     (tmp_path / "empty.csv").touch()
     (tmp_path / "folder").mkdir()
     (tmp_path / "bytes.csv").write_bytes(b"a,b\n\xff,1\n")
+    (tmp_path / "all.tar.gz").touch()
+    (tmp_path / "bad.tar").write_bytes(b"damaged" * 99)
+    (tmp_path / "bad.jsonl").write_text('{"text": 1}\n{"text"\n')
+    write_tar(tmp_path / "notes.tar", {"notes.txt": b"notes"})
+    cut = bare_bytes(tmp_path / "cut.parquet").read_bytes()[:-9]
+    (tmp_path / "cut.parquet").write_bytes(cut)
+    (tmp_path / "odd.parquet").write_bytes(b"\xff" * 99 + b"\x50\0\0\0PAR1")
+    (tmp_path / "loose").mkdir()
+    (tmp_path / "loose" / "0.png").write_bytes(picture("red"))
+    samples(tmp_path / "parts" / "first" / "0.tar")
+    samples(tmp_path / "both" / "all.tar")
+    images(tmp_path / "both")
     for name, reason in {
+        "all.tar.gz": "is compressed: unpack it",
+        "bad.tar": "cannot be read as a tar file",
+        "parts": "in folders that are no splits, such as first",
+        "notes.tar": "nothing that a family reads",
+        "bad.jsonl": "line 2 is no JSON",
+        "cut.parquet": "is no Parquet file, or is cut off",
+        "odd.parquet": "is no Parquet file, or is cut off",
+        "loose": "1 images, but not in one folder for each class",
+        "both": r"holds all\.tar, and also images such as",
+        "both/*.tar": "only tables are read by a pattern",
         "a.docx": "nothing that a family reads",
         "empty.csv": "nothing that a family reads",
         "folder": "nothing that a family reads",

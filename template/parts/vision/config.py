@@ -10,6 +10,7 @@ class Data:
     crop: settings.Share
     flip: bool
     jitter: settings.Share
+    mixup: settings.Amount
     workers: settings.Natural
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import Dataset
 
@@ -28,7 +29,7 @@ PROCESSOR = "preprocessor_config.json"  # says how the network saw images in its
 
 class Batch(NamedTuple):
     inputs: Tensor  # [B, 3, size, size] uint8: red, green and blue, black is 0 and white 255
-    targets: Tensor  # [B] int64
+    targets: Tensor  # [B] int64; of mixtures [B, classes] float32, the share of each class
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,30 @@ class Images(Dataset[Batch]):
         return images.square(self.root, place, "RGB", self.size)
 
 
+class Mixtures(Images):
+    """Training images, laid over each other in pairs (mixup, Zhang et al., 2018).
+
+    Pairs are of one micro-batch. Their shares come from torch's global generator, which the loader
+    seeds for every batch by its place.
+    """
+
+    def __init__(self, plain: Images, strength: float, classes: int) -> None:
+        super().__init__(plain.root, plain.files, plain.size, plain.augment)
+        self.shares, self.classes = torch.distributions.Beta(strength, strength), classes
+
+    def __getitems__(self, indices: list[int]) -> Batch:
+        inputs, targets = super().__getitems__(indices)
+        drawn = self.shares.sample((len(indices), 1))
+        share = drawn.maximum(1 - drawn)  # an image of which most is seen is one of its own
+        pixels = _mixed(inputs, share[..., None, None])
+        return Batch(pixels.round().byte(), _mixed(F.one_hot(targets, self.classes), share))
+
+
+def _mixed(samples: Tensor, share: Tensor) -> Tensor:
+    """A share of each sample, and the rest of the sample before it."""
+    return share * samples + (1 - share) * samples.roll(1, 0)
+
+
 class Splits(NamedTuple):
     train: Images
     val: Images
@@ -115,8 +140,8 @@ class Splits(NamedTuple):
 
 
 def counts(targets: Tensor) -> Tensor:
-    """Whether each target counts: a bool tensor of the same shape."""
-    return targets != IGNORE
+    """Whether each image's target counts: a bool tensor [B]."""
+    return (targets if targets.ndim == 1 else targets[:, 0]) != IGNORE
 
 
 def prepare(cfg: config.Data) -> None:
@@ -140,7 +165,9 @@ def open_splits(cfg: config.Data) -> Splits:
     _, train, val = images.load(folder / FILES)
     augment = Augment(cfg.crop, cfg.flip, cfg.jitter)
     root = _root(cfg, folder)
-    return Splits(Images(root, train, shape.size, augment), Images(root, val, shape.size), shape)
+    chosen = Images(root, train, shape.size, augment)
+    chosen = Mixtures(chosen, cfg.mixup, len(shape.labels)) if cfg.mixup else chosen
+    return Splits(chosen, Images(root, val, shape.size), shape)
 
 
 def prepared_path(cfg: config.Data) -> Path:

@@ -184,7 +184,10 @@ def recompute(inner: Any) -> None:
 # {% endif %}
 def loss_sum(outputs: Tensor, targets: Tensor) -> Tensor:
     """Cross-entropy, summed over the targets that count: ranks may have different numbers."""
-    return F.cross_entropy(outputs, targets, ignore_index=data.IGNORE, reduction="sum")
+    if targets.ndim == 1:
+        return F.cross_entropy(outputs, targets, ignore_index=data.IGNORE, reduction="sum")
+    losses = -(targets * outputs.log_softmax(-1)).sum(-1)  # of mixtures
+    return torch.where(data.counts(targets), losses, 0.0).sum()
 
 
 def metric_sums(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:

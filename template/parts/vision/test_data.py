@@ -7,10 +7,12 @@ import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 import transformers
 from PIL import Image
 from torch import Tensor
@@ -21,10 +23,12 @@ import data
 import images
 import model
 import optim
-from engine import distributed
-from support import common
+import steps
+from engine import distributed, loading
+from support import common, processes, reference
 
 COLOURS = {"blue": (0, 0, 255), "green": (0, 255, 0), "red": (255, 0, 0)}
+SAMPLES = 53  # of an epoch: four optimizer steps of 12, and one of 5
 PLAIN = data.Augment(crop=0.0, flip=False, jitter=0.0)
 
 
@@ -65,6 +69,27 @@ def test_folder_is_divided(tmp_path: Path) -> None:
     train, val = colours(splits.train), colours(splits.val)
     assert len(val) == 4
     assert sorted(train + val) == [0] * 6 + [1] * 6 + [2] * 6
+
+
+def test_each_class_is_learnt(tmp_path: Path) -> None:
+    """A single image of a class is not held out; what else is, is as without that class."""
+    labels = [0] * 20 + [1, 2] + [3] * 20
+    for seed in range(20):
+        train, val = images.divide(labels, 0.25, seed)
+        assert sorted(train + val) == list(range(42))
+        assert {labels[i] for i in train} == {0, 1, 2, 3}
+        drawn = images.hold_out(42, 0.25, seed)[1]
+        assert [i for i in drawn if labels[i] in (0, 3)] == val
+    draw(tmp_path / "images", 4)
+    name = os.fsdecode(b"caf\xe9")  # of a disk that another system wrote
+    (tmp_path / "images" / name).mkdir()
+    Image.new("RGB", (9, 9)).save(tmp_path / "images" / name / "0.png")
+    cfg = settings(tmp_path, validation=0.9)
+    data.prepare(cfg)
+    train_split, _, shape = data.open_splits(cfg)
+    assert shape.labels == ["blue", r"caf\xe9", "green", "red"]
+    seen = train_split.__getitems__(list(range(len(train_split)))).targets
+    assert seen.unique().tolist() == [0, 1, 2, 3]
 
 
 def test_images_that_came_later_are_seen(tmp_path: Path) -> None:
@@ -128,7 +153,7 @@ def test_folders_of_splits(val: str, tmp_path: Path) -> None:
     """train/ and val/ are taken as they are; files of other programs are no images."""
     draw(tmp_path / "images" / "train", 3)
     draw(tmp_path / "images" / val, 1)
-    for name in (".git", "__MACOSX"):
+    for name in (".git", "__MACOSX", "@eaDir"):
         (tmp_path / "images" / "train" / name).mkdir()
     (tmp_path / "images" / "train" / "red" / "._0.jpg").write_bytes(b"resources")
     cfg = settings(tmp_path)
@@ -154,6 +179,7 @@ MISTAKES = {
     "loose.jpg": r"loose\.jpg is in the folder of no class",
     "train/red/damaged.jpg": r"damaged\.jpg cannot be read as an image",
     "val/red/far.tif": r"far\.tif cannot be read as an image: Python int too large",
+    "val/red/empty.jpg": r"empty\.jpg cannot be read as an image: the file is empty",
     "val/red/cut.jpg": r"cut\.jpg cannot be read as an image",
 }
 
@@ -176,7 +202,7 @@ def test_mistakes_are_named_before_the_first_step(place: str, tmp_path: Path) ->
     path = tmp_path / "images" / place
     if path.suffix:
         whole = (tmp_path / "images" / "train" / "red" / "1.jpg").read_bytes()
-        contents = {"cut": whole[:-200], "far": pixels_far_away()}
+        contents = {"cut": whole[:-200], "far": pixels_far_away(), "empty": b""}
         path.write_bytes(contents.get(path.stem, b"damaged"))
     else:
         path.mkdir(parents=True)
@@ -287,6 +313,92 @@ def test_changes_of_colours() -> None:
     changed = replace(PLAIN, jitter=0.2)(grey)
     assert (changed == changed[:, :1, :1, :1]).all()
     assert 80 <= changed.min() < 90 < 110 < changed.max() <= 120
+
+
+def mixing(folder: Path) -> data.Splits:
+    """The images of `draw`, mixed for the training."""
+    draw(folder / "images", 6)
+    cfg = settings(folder, mixup=1.0)
+    data.prepare(cfg)
+    return data.open_splits(cfg)
+
+
+def test_mixtures(tmp_path: Path) -> None:
+    """Shares of classes are those of pixels, and repeat by the same seed; validation has none."""
+    train, val, _ = mixing(tmp_path)
+    chosen = list(range(len(train)))
+    torch.manual_seed(1)
+    one, other = train.__getitems__(chosen), train.__getitems__(chosen)
+    torch.manual_seed(1)
+    again = train.__getitems__(chosen)
+    assert torch.equal(one.inputs, again.inputs)
+    assert torch.equal(one.targets, again.targets)
+    assert not torch.equal(one.targets, other.targets)
+    for batch in (one, other):
+        assert batch.inputs.dtype == torch.uint8
+        assert_close(batch.targets.sum(1), torch.ones(len(train)))
+        shares = batch.inputs.float().mean((2, 3)).flip(1) / 255  # red is channel 0 and class 2
+        assert_close(batch.targets, shares, atol=0.02, rtol=0)
+        alone = train.files.targets[chosen]
+        assert batch.targets[chosen, alone].min() >= 0.5 - 1e-6, "another image is seen more"
+        assert 0.05 < batch.targets.sort(1).values[:, 1].std() < 0.4, "all have the same shares"
+    assert colours(val)
+    batch = train.__getitems__([0])
+    assert batch.targets.tolist() == [F.one_hot(train.files.targets[0], 3).tolist()]
+
+
+def test_loss_of_mixtures(tmp_path: Path) -> None:
+    """Each class's loss by its share; what fills a micro-batch up does not count."""
+    batch = mixing(tmp_path).train.__getitems__([0, 1, 2, 3, 4])
+    batch.targets[3:] = data.IGNORE
+    assert data.counts(batch.targets).tolist() == [True] * 3 + [False] * 2
+    outputs = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    expected = torch.zeros((), dtype=torch.float64)
+    for output, shares in zip(outputs[:3], batch.targets[:3], strict=True):
+        losses = [F.cross_entropy(output, torch.tensor(number)) for number in range(3)]
+        expected = expected + sum(share * loss for share, loss in zip(shares, losses, strict=True))
+    found = model.loss_sum(outputs, batch.targets)
+    assert_close(found, expected)
+    ours, theirs = (torch.autograd.grad(loss, outputs)[0] for loss in (found, expected))
+    assert_close(ours, theirs)
+
+
+def noted(cfg: config.Config) -> tuple[reference.Record, list[list[data.Batch]]]:
+    """A rank's training, and its micro-batches of each step."""
+    steps_seen = list[list[data.Batch]]()
+    train_step = steps.train_step
+
+    def note(state: Any, step_batch: loading.StepBatch, *rest: Any) -> None:
+        steps_seen.append({{ 'step_batch.batches' if accumulation else '[step_batch.batch]' }})
+        train_step(state, step_batch, *rest)
+
+    common.replace(steps, "train_step", note)
+    return reference.record(cfg, SAMPLES), steps_seen
+
+
+def plain(cfg: config.Config, joined: list[data.Batch]) -> reference.Record:
+    """The plain loop on batches that are there already, one for each step."""
+    shares = replace(loading.plan(cfg.train, 1), micro_batch=cfg.train.global_batch_size)
+    common.replace(loading, "plan", lambda *_: shares)
+    common.replace(loading, "build", lambda *_: SimpleNamespace(train=joined))
+    return reference.by_hand(cfg, SAMPLES)
+
+
+def test_ranks_learn_mixtures_as_a_plain_loop_does(tmp_path: Path) -> None:
+    """Losses, norms and weights, whatever counts on each rank."""
+    cfg = common.settings(tmp_path, "data.mixup=0.4")
+    ranks = processes.run(2, noted, cfg)
+    joined = []
+    for parts in zip(*(seen for _, seen in ranks), strict=True):
+        tensors = zip(*(batch for of_rank in parts for batch in of_rank), strict=True)
+        joined.append(data.Batch(*map(torch.cat, tensors)))
+    assert joined[0].targets.ndim == 2
+    expected = processes.run(1, plain, cfg, joined)[0]
+    for found, _ in ranks:
+        assert found.losses == pytest.approx(expected.losses, rel=1e-9)
+        assert found.norms == pytest.approx(expected.norms, rel=1e-9)
+        for name, weight in expected.weights.items():
+            assert_close(found.weights[name], weight, atol=1e-9, rtol=0)
 
 
 # --- Pretrained networks --------------------------------------------------------------------------

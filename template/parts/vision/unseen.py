@@ -1,6 +1,9 @@
 """New images to predict for."""
 
+import atexit
 import os
+import shutil
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,24 +13,31 @@ import pyarrow as pa
 import config
 import data
 import images
+import shards
 from tools import trained
 
-KIND = "images, or folders of them"
+KIND = "images, folders of them, or .tar and .parquet files"
+
+# {% set split = "data.Images" if model == "vision" else "data.ImageFiles" %}
+
+def read(files: Sequence[Path], run: trained.Trained) -> tuple[{{ split }}, Any]:
+    """The images as the model takes them, and where each is: a file, or member or row of one."""
+    unpacked = Path(tempfile.mkdtemp())  # for Parquet files, whose pages are compressed
+    atexit.register(shutil.rmtree, unpacked, ignore_errors=True)
+    places = [place for path in files for place in _places(path, unpacked)]
+    shown = [os.fsencode(place.name or place.path).decode(errors="replace") for place in places]
+    packed = images.pack([place._replace(label=data.IGNORE) for place in places])
+    seen = {{ split }}(Path(), packed, run.{{ "shape.size" if model == "vision" else "cfg.data" }})
+    return seen, pa.table({"file": shown})
 
 
-def read(files: Sequence[Path], run: trained.Trained) -> tuple[data.Images, Any]:
-    """The images as the model takes them, and their paths."""
-    paths = [str(path) for file in files for path in _find(file)]
-    names = [os.fsencode(path).decode(errors="replace") for path in paths]
-    packed = images.pack([images.Place(path, data.IGNORE) for path in paths])
-    return data.Images(Path(), packed, run.shape.size), pa.table({"file": names})
-
-
-def _find(path: Path) -> list[Path]:
-    """A file itself, or all images in a folder."""
-    if path.is_file():
-        return [path]
-    found = images.files_below(path)
-    if not found:
+def _places(path: Path, unpacked: Path) -> list[images.Place]:
+    """A file itself, or all images in a folder, in a shard or in a folder of shards."""
+    if path.is_file() and path.suffix not in shards.ENDINGS:
+        return [images.Place(str(path), data.IGNORE)]
+    if found := shards.files(path):
+        shards.refuse_both(path)
+        return [place for shard in found for place in shards.unlabelled(shard, unpacked)]
+    if not (loose := images.files_below(path)):
         raise config.ConfigError(f"{path} is neither a file nor a folder that holds images")
-    return sorted(found)
+    return [images.Place(str(image), data.IGNORE) for image in sorted(loose)]
