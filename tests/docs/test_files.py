@@ -18,6 +18,7 @@ NOT_ONLY_LOCAL = "`clusters` other than `local` alone"
 # A project with every file that does not belong to a cluster, and one with the fewest files.
 MOST: Answers = {
     "checkpoint": True,
+    "saves": "background",
     "compression": True,
     "tools": ["preflight", "memory", "scaling", "profile", "predict", "checkpoints"],
     "watch": ["replicas", "spikes", "ranks"],
