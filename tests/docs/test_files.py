@@ -18,6 +18,7 @@ NOT_ONLY_LOCAL = "`clusters` other than `local` alone"
 # A project with every file that does not belong to a cluster, and one with the fewest files.
 MOST: Answers = {
     "checkpoint": True,
+    "saves": "background",
     "compression": True,
     "tools": ["preflight", "memory", "scaling", "profile", "predict", "checkpoints"],
     "watch": ["replicas", "spikes", "ranks"],
@@ -27,7 +28,7 @@ MOST: Answers = {
     "clusters": ["local", "ssh", "slurm", "kubernetes", "pbs", "lsf", "skypilot"],
 }
 LEAST: Answers = {"checkpoint": False, "compression": False, "tools": [], "watch": []}
-LEAST |= {"clusters": ["local"], "sharding": "off"}
+LEAST |= {"clusters": ["local"], "sharding": "off", "saves": "blocking"}
 
 
 def table() -> dict[str, str]:
@@ -76,7 +77,8 @@ def projects() -> Iterator[Answers]:
     for name, value in MOST.items():
         for one in value if isinstance(value, list) else [value]:
             chosen: Value = [one] if isinstance(value, list) else one
-            needed: Answers = {"checkpoint": True} if one in ("checkpoints", "predict") else {}
+            saved = ("checkpoints", "predict", "background")
+            needed: Answers = {"checkpoint": True} if one in saved else {}
             if one == "kubernetes":
                 needed = {"container": "docker"}
             if one == "docker":

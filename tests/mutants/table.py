@@ -31,6 +31,7 @@ BASES: dict[str, Answers] = {
     "wandb": {"model": "mlp", "amp": "off", "tracker": "wandb"},
     "watch": {"model": "mlp", "amp": "off", "watch": ["replicas", "spikes", "ranks"]},
     "fsdp": {"model": "mlp", "amp": "bf16", "accumulation": True, "sharding": "fsdp"},
+    "background": {"model": "mlp", "amp": "off", "saves": "background"},
     "causal": {"model": "causal-lm", "amp": "off"},
     "vision": {"model": "vision", "amp": "off"},
     "text": {"model": "text-classifier", "amp": "off"},
@@ -73,6 +74,7 @@ PREPARED = "which settings enter the prepared data is not in the source"
 FSDP = "the checker reads programs of DDP: what FSDP shares out, the source alone does not show"
 REPLICAS = "which values must be equal on all ranks is not in the source"
 SPIKES = "which losses and norms are usual shows while a run goes on"
+WRITING = "which thread writes, and when it has ended, is said in several files"
 WAITING = "who is waited for shows while a run stands still"
 MODE = "in which mode a network is shows while a run goes on"
 STARTS = "that two starts may have one run is not in the source"
@@ -684,6 +686,27 @@ MUTATIONS = [
     Mutation("K14", "a difference that one rank alone has is lost", "watch",
         "engine/watch/replicas.py", "torch.stack([prints, ~prints])",
         "torch.stack([prints, prints])", check=REPLICAS),
+    Mutation("K15", "what is written is what training goes on with", "background",
+        "engine/background.py", "copies = self.memory.copied(state)\n", "copies = state\n",
+        check=WRITING),
+    Mutation("K15", "tensors in lists are not copied", "background", "engine/background.py",
+        '[self._copied(v, f"{name}.{n}", known) for n, v in enumerate(values)]', "list(values)",
+        check=WRITING),
+    Mutation("K15", "the next save overwrites the copy that is being written", "background",
+        "engine/background.py",
+        "            self.settle()\n            copies =", "            copies =", check=WRITING),
+    Mutation("K16", "a run that is told to stop does not wait for its file", "background",
+        "engine/checkpoint.py", "    background.writer.finish(process)\n", "", check=WRITING),
+    Mutation("K16", "a run does not wait for its last file", "background", "engine/report.py",
+        "        background.writer.finish(self.process)\n", "", check=WRITING),
+    Mutation("K17", "nobody asks whether a file was written", "background", "engine/report.py",
+        "        background.writer.check(self.process)\n", "", check=WRITING),
+    Mutation("K17", "failures are told for ever", "background", "engine/background.py",
+        "            if self.failed:\n", "            if False:\n", check=WRITING),
+    Mutation("K17", "rank 0 alone ends", "background", "engine/background.py",
+        "        if distributed.max_over_ranks(float(failed), process.device):\n"
+        "            self.wait(process)\n",
+        "        if failed:\n            self.settle()\n", check=WRITING),
     Mutation("G15", "a spike is only counted", "watch", "engine/watch/spikes.py",
         "        optimizer.found_inf = (spike | ~finite).float()  # see optim.AdamW\n", "",
         check=SPIKES),

@@ -31,6 +31,7 @@ ALL: Answers = {
     "accumulation": True,
     "activation_checkpointing": True,
     "checkpoint": True,
+    "saves": "background",
     "sharding": "zero1",
     "compression": True,
     "tools": TOOLS,

@@ -1,0 +1,197 @@
+"""A file has the state of its step, and no end comes before the file."""
+
+import contextlib
+import os
+import signal
+import threading
+from concurrent import futures
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from engine import background, checkpoint
+from engine.state import TrainState
+from support import common, processes, reference
+
+STEPS = 7  # saves after steps 2, 3, 4, 6 and 7
+SETTINGS = [*common.SMALL, "run.name=run", f"train.max_steps={STEPS}", "checkpoint.every_steps=2"]
+
+
+def content(run: Path, step: int) -> dict[str, Any]:
+    """What a good checkpoint holds, but for the config, which names the folder."""
+    path = checkpoint.path_of(run, step)
+    assert checkpoint.problem(path) == ""
+    found: dict[str, Any] = torch.load(path, weights_only=True)
+    return {name: value for name, value in found.items() if name != "config"}
+
+
+def hold_writes(go: threading.Event) -> None:
+    """Have each write of this process begin when it may; after 20 seconds without a sign, too."""
+    save = torch.save
+    common.replace(torch, "save", lambda *rest: (go.wait(20), save(*rest)))
+
+
+def save_and_train_on(folder: Path) -> None:
+    """On each rank: a step, a save, and again a save, of which nothing is written for now."""
+    (run := folder / "run").mkdir(exist_ok=True)
+    cfg = common.settings(folder)
+    with reference.training(cfg) as training:
+        state, process = training.state, training.process
+        batches = training.step_batches(3)
+        training.step(next(batches))
+        if process.is_main:
+            (run / checkpoint.OWNER).write_text(checkpoint.ME)
+        checkpoint.save(run, state, cfg, process)
+        background.writer.finish(process)
+        if process.is_main:
+            expected = content(run, 1)
+            checkpoint.path_of(run, 1).unlink()
+        hold_writes(go := threading.Event())
+        checkpoint.save(run, state, cfg, process)  # of the same step: nobody waits for the file
+        training.step(next(batches))
+        background.writer.check(process)
+        assert not checkpoint.path_of(run, 1).exists()
+        threading.Timer(0.2, go.set).start()
+        checkpoint.save(run, state, cfg, process)  # waits for the one before
+        if process.is_main:
+            assert_close(content(run, 1), expected, rtol=0, atol=0)
+        training.step(next(batches))
+        background.writer.finish(process)
+        if process.is_main:
+            assert content(run, 2)["step"] == 2
+
+
+def test_file_has_the_state_of_its_step(tmp_path: Path) -> None:
+    """Training changes weights and moments while the file is written; one file at a time."""
+    processes.run(2, save_and_train_on, tmp_path)
+
+
+def test_copy_is_in_its_own_memory() -> None:
+    """Tensors that share memory share it in the copy, and all copies are in the same memory."""
+    table, memory = torch.arange(6.0), background.Memory()
+    state = {"a": table, "groups": [{"b": table[2:4], "step": torch.tensor(1)}], "name": "first"}
+    first = memory.copied(state)
+    table.zero_()
+    assert first["name"] == "first"
+    assert first["a"].tolist() == [0, 1, 2, 3, 4, 5]
+    first["groups"][0]["b"].fill_(9)
+    assert first["a"].tolist() == [0, 1, 9, 9, 4, 5]
+    second = memory.copied(state)
+    assert second["a"].data_ptr() == first["a"].data_ptr()
+    assert first["a"].tolist() == [0] * 6
+
+
+def train_with_late_writes(argv: list[str], stop_at: int = 0) -> None:
+    """Train; each file is begun when somebody waits for it. Rank 1 is told to stop at a step."""
+
+    def stop(state: TrainState) -> None:
+        if state.step == stop_at and os.environ["RANK"] == "1":
+            signal.raise_signal(signal.SIGTERM)
+
+    def settle_late(writer: background.Writer) -> None:
+        go.set()
+        settle(writer)
+        go.clear()
+
+    settle = background.Writer.settle
+    hold_writes(go := threading.Event())
+    common.replace(background.Writer, "settle", settle_late)
+    if stop_at:
+        common.before_step(stop)
+    common.train_short_epochs(argv)
+
+
+def train_and_wait(argv: list[str]) -> None:
+    """Train with saves that are waited for."""
+    save = checkpoint.save
+
+    def save_and_wait(*rest: Any) -> None:
+        save(*rest)
+        background.writer.wait(rest[-1])
+
+    common.replace(checkpoint, "save", save_and_wait)
+    common.train_short_epochs(argv)
+
+
+def train_and_die(argv: list[str]) -> None:
+    """Train; the process of rank 0 is killed when half of its third file is written."""
+    save, left = torch.save, [1, 2, 3]
+
+    def save_half(state: Any, file: Any) -> None:
+        if left.pop() == 1:
+            file.write(b"half")
+            file.flush()
+            os.kill(os.getpid(), signal.SIGKILL)
+        save(state, file)
+
+    common.replace(torch, "save", save_half)
+    common.train_short_epochs(argv)
+
+
+@pytest.fixture(scope="module")
+def blocking(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that waited for each of its files."""
+    folder = tmp_path_factory.mktemp("blocking")
+    processes.run(2, train_and_wait, [f"run.folder={folder}", *SETTINGS])
+    return folder
+
+
+def assert_same(folder: Path, blocking: Path) -> None:
+    found, expected = content(folder / "run", STEPS), content(blocking / "run", STEPS)
+    assert_close(found, expected, rtol=0, atol=0)
+    assert common.history(folder / "run") == common.history(blocking / "run")
+
+
+def test_run_ends_after_its_last_write(tmp_path: Path, blocking: Path) -> None:
+    """A run that is told to stop, and one at its end; both end as one that waited for each file."""
+    argv = [f"run.folder={tmp_path}", *SETTINGS]
+    assert processes.World(2, train_with_late_writes, argv, 2).end() == [75, 75]
+    newest = checkpoint.found(tmp_path / "run" / checkpoint.FOLDER)[-1]
+    stopped = f"stopped after step {int(newest.stem[5:])}\n"
+    assert (tmp_path / "run" / "REQUEUE").read_text() == stopped
+    assert checkpoint.problem(newest) == ""
+    assert processes.World(2, train_with_late_writes, argv).end() == [0, 0]
+    assert_same(tmp_path, blocking)
+
+
+def test_kill_in_a_write_leaves_the_file_before(tmp_path: Path, blocking: Path) -> None:
+    """The half-written file does not count, and the run goes on from the one before."""
+    argv = [f"run.folder={tmp_path}", *SETTINGS]
+    codes = processes.World(2, train_and_die, argv).end(first_failure=True)
+    assert codes[0] == -signal.SIGKILL
+    assert Path(checkpoint.newest_good(tmp_path / "run")).stem == "step_00000003"
+    assert processes.World(2, common.train_short_epochs, argv).end() == [0, 0]
+    assert_same(tmp_path, blocking)
+
+
+def train_on_a_full_disk(argv: list[str]) -> None:
+    """Train; after steps 2, 4 and 6 nothing can be written. Steps wait for the write before."""
+
+    def fill(state: TrainState) -> None:
+        if background.writer.helper:
+            futures.wait([background.writer.work])
+        if state.step in (1, 3, 5) and os.environ["RANK"] == "0":
+            partial = checkpoint.path_of(folder / "run", state.step + 1).with_suffix(".pt.partial")
+            partial.parent.mkdir(exist_ok=True)
+            partial.symlink_to("/dev/full")
+
+    folder = Path(argv[0].partition("=")[2])
+    common.before_step(fill)
+    with (folder / os.environ["RANK"]).open("w") as said, contextlib.redirect_stdout(said):
+        common.train_short_epochs(argv)
+
+
+def test_failed_write_is_told_and_a_second_ends_the_run(tmp_path: Path) -> None:
+    """All ranks end at the next log point; a good file between two that failed is enough."""
+    world = processes.World(2, train_on_a_full_disk, [f"run.folder={tmp_path}", *SETTINGS])
+    assert world.end() == [1, 1], "after step 7 nothing failed"
+    assert all("No space left" in world.answer(rank)["error"] for rank in range(2))
+    words = [line.split("/")[0] for line in (tmp_path / "0").read_text().splitlines()]
+    steps = [word for word in words if word in ("step 2", "step 3", "step 4", "step 5", "step 6")]
+    assert steps == ["step 2", "step 3", "step 4", "step 5", "step 6"]
+    told = [words[n + 1] for n, word in enumerate(words) if word.startswith("warning: no checkp")]
+    assert told == ["step 3", "step 5"]
+    assert Path(checkpoint.newest_good(tmp_path / "run")).stem == "step_00000003"
