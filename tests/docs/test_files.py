@@ -20,7 +20,7 @@ MOST: Answers = {
     "checkpoint": True,
     "compression": True,
     "tools": ["preflight", "memory", "scaling", "profile", "predict", "checkpoints"],
-    "watch": ["replicas", "spikes", "ranks"],
+    "watch": ["replicas", "spikes", "ranks", "speed", "files"],
     "tracker": "wandb",
     "model": "custom",
     "container": "docker",

@@ -29,7 +29,11 @@ BASES: dict[str, Answers] = {
     "tensorboard": {"model": "mlp", "amp": "off", "tracker": "tensorboard"},
     "mlflow": {"model": "mlp", "amp": "off", "tracker": "mlflow"},
     "wandb": {"model": "mlp", "amp": "off", "tracker": "wandb"},
-    "watch": {"model": "mlp", "amp": "off", "watch": ["replicas", "spikes", "ranks"]},
+    "watch": {
+        "model": "mlp",
+        "amp": "off",
+        "watch": ["replicas", "spikes", "ranks", "speed", "files"],
+    },
     "fsdp": {"model": "mlp", "amp": "bf16", "accumulation": True, "sharding": "fsdp"},
     "causal": {"model": "causal-lm", "amp": "off"},
     "vision": {"model": "vision", "amp": "off"},
@@ -74,6 +78,8 @@ FSDP = "the checker reads programs of DDP: what FSDP shares out, the source alon
 REPLICAS = "which values must be equal on all ranks is not in the source"
 SPIKES = "which losses and norms are usual shows while a run goes on"
 WAITING = "who is waited for shows while a run stands still"
+FILES = "how people ask a run to stop is its own affair"
+SPEED = "which rank is slow shows while a run goes on"
 MODE = "in which mode a network is shows while a run goes on"
 STARTS = "that two starts may have one run is not in the source"
 ELSEWHERE = "that a field holds a tensor of the device is said in another file"
@@ -792,6 +798,24 @@ MUTATIONS = [
         "                run.reporter.leave()\n", "", check=RECORD),
     Mutation("O9", "each start is another run", "wandb", "engine/tracker.py",
         "    if step == 0 or not path.exists():\n", "    if True:\n", check=RECORD),
+    Mutation("O10", "to wait for others counts as work", "watch", "engine/watch/speed.py",
+        "output.register_hook(lambda _: engine.queue_callback(end))",
+        "output.register_hook(lambda _: engine.queue_callback(int))", check=SPEED),
+    Mutation("O10", "rank 0 knows of itself alone", "watch", "engine/watch/speed.py",
+        "distributed.sum_over_ranks(table.to(self.process.device)).cpu()", "table", check=SPEED),
+    Mutation("O10", "data are read in nobody's time", "watch", "engine/watch/speed.py",
+        "            self.now = Step(began, Mark(device))\n",
+        "            began = Mark(device)\n            self.now = Step(began, began)\n",
+        check=SPEED),
+    Mutation("O11", "each rank looks for itself", "watch", "engine/watch/files.py",
+        "        found = self.take() if process.is_main else 0\n"
+        "        wish = int(distributed.max_over_ranks(found, process.device))\n",
+        "        wish = self.take()\n", check=FILES),
+    Mutation("O11", "the file stays, and is found again", "watch", "engine/watch/files.py",
+        "(self.reporter.folder / name).unlink()", "(self.reporter.folder / name).stat()",
+        check=FILES),
+    Mutation("O11", "ended without a save", "watch", "train.py",
+        "            wanted = wanted or watch.files.saves\n", "", check=FILES),
     # --- launch ---
     Mutation("L1", "the number of processes is fixed", "slurm", "launch/node.sh",
         '--nproc-per-node="$NPROC"', "--nproc-per-node=8"),
