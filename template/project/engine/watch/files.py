@@ -24,7 +24,8 @@ class Files(Part):
     def step(self, state: TrainState) -> None:
         """Set what is wished for after this step, on all ranks alike."""
         self.saves = False
-        if state.step % self.reporter.cfg.log.every_steps:
+        last = state.step == self.reporter.total_steps  # no file stays for the next start
+        if not last and state.step % self.reporter.cfg.log.every_steps:
             return
         process = self.reporter.process
         found = self.take() if process.is_main else 0

@@ -2,6 +2,8 @@
 
 import contextlib
 import io
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -17,11 +19,18 @@ SETTINGS += ["checkpoint.every_steps=0"]
 
 
 def train_and_wish(argv: list[str], run: Path, names: list[str]) -> tuple[int, str]:
-    """Train; after three steps somebody makes files. Returns the steps done, and what is said."""
+    """Train; after three steps somebody makes files. Returns the steps done, and what is said.
+
+    A name that begins with SIG is a signal to this rank, which all know of after the same steps.
+    """
+    signals = [signal.Signals[name] for name in names if name.startswith("SIG")]
 
     def wish(state: TrainState) -> None:
+        if state.step == 1 and dist.get_rank() == 1:
+            for number in signals:
+                os.kill(os.getpid(), number)
         if state.step == 3 and dist.get_rank() == 1:
-            for name in names:
+            for name in {*names} - {number.name for number in signals}:
                 (run / name).touch()
 
     common.before_step(wish)
@@ -44,15 +53,19 @@ def test_file_saves_or_ends_the_run(names: list[str], tmp_path: Path) -> None:
     assert f"step 4  found {told}\n" in answers[0][1]
     assert [said for _, said in answers[1:]] == ["", ""], "rank 0 alone speaks"
     assert not any((run / name).exists() for name in names)
-    steps, said = processes.run(1, train_and_wish, argv, run, [])[0]
-    assert (steps, "found" in said) == (6, False), "the wish is not heard again"
+    (run / "SAVE").touch()  # as from before the start
+    steps, said = processes.run(1, train_and_wish, [*argv, "log.every_steps=4"], run, [])[0]
+    assert (steps, "found" in said) == (6, end == 4), "the last step hears it, too"
 
 
-def test_stopped_run_is_not_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No marker and no error: the launch file takes the end for a good one."""
+@pytest.mark.parametrize("names", [["STOP"], ["STOP", "SIGUSR1"]])
+def test_stopped_run_is_not_started_again(
+    names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No marker and no error, though a scheduler asks, too: launch files take the end well."""
     monkeypatch.setenv(failures.JOB_FOLDER, str(tmp_path))
     argv = [f"run.folder={tmp_path}", *SETTINGS]
-    world = processes.World(2, train_and_wish, argv, tmp_path / "run", ["STOP"])
+    world = processes.World(2, train_and_wish, argv, tmp_path / "run", names)
     assert world.end() == [0, 0]
     assert world.answer(0)["value"][0] == 4
     assert not (tmp_path / "END").exists()
