@@ -15,7 +15,7 @@ PROJECTS: list[Answers] = [
     {
         "model": "custom",
         "tools": ["preflight"],
-        "watch": ["replicas", "spikes", "ranks"],
+        "watch": ["replicas", "spikes", "ranks", "speed", "files"],
         "accumulation": True,
         "amp": "fp16",
     },

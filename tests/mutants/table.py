@@ -21,6 +21,7 @@ BASES: dict[str, Answers] = {
         "amp": "fp16",
         "accumulation": True,
         "sharding": "zero1",
+        "watch": ["speed"],
     },
     "sync": {"model": "resnet", "amp": "off", "batch_norm": "sync"},
     "local": {"model": "custom", "amp": "off", "batch_norm": "local"},
@@ -29,8 +30,18 @@ BASES: dict[str, Answers] = {
     "tensorboard": {"model": "mlp", "amp": "off", "tracker": "tensorboard"},
     "mlflow": {"model": "mlp", "amp": "off", "tracker": "mlflow"},
     "wandb": {"model": "mlp", "amp": "off", "tracker": "wandb"},
-    "watch": {"model": "mlp", "amp": "off", "watch": ["replicas", "spikes", "ranks"]},
-    "fsdp": {"model": "mlp", "amp": "bf16", "accumulation": True, "sharding": "fsdp"},
+    "watch": {
+        "model": "mlp",
+        "amp": "off",
+        "watch": ["replicas", "spikes", "ranks", "speed", "files"],
+    },
+    "fsdp": {
+        "model": "mlp",
+        "amp": "bf16",
+        "accumulation": True,
+        "sharding": "fsdp",
+        "watch": ["speed"],
+    },
     "background": {"model": "mlp", "amp": "off", "saves": "background"},
     "causal": {"model": "causal-lm", "amp": "off"},
     "vision": {"model": "vision", "amp": "off"},
@@ -76,6 +87,8 @@ REPLICAS = "which values must be equal on all ranks is not in the source"
 SPIKES = "which losses and norms are usual shows while a run goes on"
 WRITING = "which thread writes, and when it has ended, is said in several files"
 WAITING = "who is waited for shows while a run stands still"
+FILES = "how people ask a run to stop is its own affair"
+SPEED = "which rank is slow shows while a run goes on"
 MODE = "in which mode a network is shows while a run goes on"
 STARTS = "that two starts may have one run is not in the source"
 ELSEWHERE = "that a field holds a tensor of the device is said in another file"
@@ -819,6 +832,35 @@ MUTATIONS = [
         "                run.reporter.leave()\n", "", check=RECORD),
     Mutation("O9", "each start is another run", "wandb", "engine/tracker.py",
         "    if step == 0 or not path.exists():\n", "    if True:\n", check=RECORD),
+    Mutation("O10", "to wait for others counts as work", "watch", "engine/watch/speed.py",
+        "output.register_hook(lambda _: engine.queue_callback(end))",
+        "output.register_hook(lambda _: engine.queue_callback(int))", check=SPEED),
+    Mutation("O10", "rank 0 knows of itself alone", "watch", "engine/watch/speed.py",
+        "distributed.sum_over_ranks(table.to(self.process.device)).cpu()", "table", check=SPEED),
+    Mutation("O10", "data are read in nobody's time", "watch", "engine/watch/speed.py",
+        "            self.now = Step(began, Mark(device))\n",
+        "            began = Mark(device)\n            self.now = Step(began, began)\n",
+        check=SPEED),
+    Mutation("O10", "the wait of the first micro-batch has no end", "fp16",
+        "engine/watch/speed.py",
+        "if not network.require_backward_grad_sync:", "if False:", check=SPEED),
+    Mutation("O10", "with FSDP, too", "fsdp", "engine/watch/speed.py",
+        "        if self.passes:\n            self.begin()\n", "", check=SPEED),
+    Mutation("O10", "to wait for weights counts as work", "fsdp", "engine/watch/speed.py",
+        "                follow(block, self.end, self.begin, prepend=True)\n", "", check=SPEED),
+    Mutation("O11", "each rank looks for itself", "watch", "engine/watch/files.py",
+        "        found = self.take() if process.is_main else 0\n"
+        "        wish = int(distributed.max_over_ranks(found, process.device))\n",
+        "        wish = self.take()\n", check=FILES),
+    Mutation("O11", "the file stays, and is found again", "watch", "engine/watch/files.py",
+        "(self.reporter.folder / name).unlink()", "(self.reporter.folder / name).stat()",
+        check=FILES),
+    Mutation("O11", "ended without a save", "watch", "train.py",
+        "            wanted = wanted or watch.files.saves\n", "", check=FILES),
+    Mutation("O11", "a scheduler starts again what was ended", "watch", "train.py",
+        "if watch.files.ends:\n", "if watch.files.ends and not step_batch.stop:\n", check=FILES),
+    Mutation("O11", "a wish behind the last log point stays", "watch", "engine/watch/files.py",
+        "if not last and state.step", "if state.step", check=FILES),
     # --- launch ---
     Mutation("L1", "the number of processes is fixed", "slurm", "launch/node.sh",
         '--nproc-per-node="$NPROC"', "--nproc-per-node=8"),

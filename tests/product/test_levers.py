@@ -44,7 +44,7 @@ BRIEF: Answers = {
     "checkpoint": False,
     "compression": True,
     "tools": ["preflight", "profile"],
-    "watch": ["replicas", "spikes", "ranks"],
+    "watch": ["replicas", "spikes", "ranks", "speed"],
 }
 
 EXACT = ["ddp.bucket_mb=1", "ddp.gradient_as_bucket_view=false"]

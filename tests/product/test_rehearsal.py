@@ -76,6 +76,11 @@ def test_last_of_very_many_ranks(accumulation: bool, tmp_path: Path, shared: Pat
     assert not rehearse(answers, tmp_path, shared, size=1024)
 
 
+def test_watch(tmp_path: Path, shared: Path) -> None:
+    """What watches over a run waits for the device at log points only, on all ranks alike."""
+    assert not rehearse({**PLAIN, "watch": ["ranks", "speed", "files"]}, tmp_path, shared)
+
+
 STEPS = "    state.loss += loss.detach()\n"
 MISTAKES = {
     "counters of steps stay on the CPU": (

@@ -15,7 +15,8 @@ STEPS = 6
 SAVE_EVERY = 2
 # Without its list of all packages that are installed here.
 WANDB = {"WANDB_MODE": "offline", "WANDB_X_SAVE_REQUIREMENTS": "false"}
-SPEED = re.compile("memory_gib|.*_per_second")  # columns that differ from run to run
+# Columns that differ from run to run.
+SPEED = re.compile("memory_gib|.*_per_(second|rank)|.*_ms|slow.*|mfu|time|run_seconds|goodput")
 
 History = list[dict[str, float]]
 Starter = Callable[..., forkserver.Run]  # forkserver.train, or what does the same in another way
@@ -37,7 +38,8 @@ def train(
     again = f"cd {project} && python train.py --processes={ranks} {' '.join(overrides)}"
     assert run.codes == [0] * ranks, f"exit codes {run.codes}: {again}\n{run.output[-3000:]}"
     rows = map(json.loads, (project / folder / "run" / "metrics.jsonl").read_text().splitlines())
-    return [{name: v for name, v in row.items() if not SPEED.fullmatch(name)} for row in rows]
+    rows = ({name: v for name, v in row.items() if not SPEED.fullmatch(name)} for row in rows)
+    return [row for row in rows if row.keys() != {"step"}]
 
 
 def column(rows: History, name: str) -> list[float]:
