@@ -845,6 +845,37 @@ for batch in loader:
 """,
 }
 OUTPUT = {
+    "a method of the class itself, which another class has too": """\
+class Texts:
+    def write(self, files):
+        for number, file in enumerate(files):
+            print(number)
+
+
+class Report:
+    def step(self, loss):
+        self.write(loss)
+
+    def write(self, row):
+        history.append(row)
+
+
+def train(report, model):
+    for inputs, targets in loader:
+        loss = F.cross_entropy(model(inputs.to(device)), targets.to(device))
+        loss.backward()
+        report.step(loss)
+
+
+train(Report(), DDP(build(), device_ids=[local_rank]))
+""",
+    "a function that a helper of rank 0 gets": """\
+def save(writer, state, path):
+    def write(copies):
+        torch.save(copies, path)
+
+    writer.start(state, write)
+""",
     "gradients of a wrapped model are averaged by hand, in a function": """\
 def average(network):
     for name, weight in network.named_parameters():

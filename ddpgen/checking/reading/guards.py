@@ -29,7 +29,7 @@ _MAIN = re.compile(
     re.IGNORECASE,
 )
 _ASKS = r"(^|[._])(is_|get_\w*rank|should_)"
-_STARTS = r"spawn|run|launch|record|process|start"
+_STARTS = r"spawn|run|launch|record|process|start_"
 _NAMED = r"rank|main_|_main|master|primary|chief|leader|coordinator|global_zero"
 # A check that raises keeps nobody away who is in order.
 _LEAVES = (ast.Return, ast.Continue, ast.Break)

@@ -126,8 +126,10 @@ class Program:
         place = last_part(module.name(node.value))
         # A variable may be called like a module: `state` of a file state.py.
         known = place in self._places and first_name(node) in module.imports
+        if method and place == "self":
+            return not known and _may_be_own(module, node, home.parents[function], function.name)
         if method:
-            return not known and (place == "self" or not _OF_TORCH.fullmatch(function.name))
+            return not known and not _OF_TORCH.fullmatch(function.name)
         return known and place in (home.path.stem, home.path.parent.name)
 
     def foreign(self, module: Module, node: ast.AST) -> bool:
@@ -185,6 +187,15 @@ class Program:
         if pattern not in self._said:
             self._said[pattern] = any(re.search(pattern, module.text) for module in self.modules)
         return self._said[pattern]
+
+
+def _may_be_own(module: Module, node: ast.AST, owner: ast.AST, name: str) -> bool:
+    """Whether `self.NAME` may be that of a class: where its own class has one, nobody else's is."""
+    around = next((above for above in module.above(node) if isinstance(above, ast.ClassDef)), None)
+    if around is None or owner is around or not isinstance(owner, ast.ClassDef):
+        return True
+    names = {inner.name for inner in around.body if isinstance(inner, Function)}
+    return name not in names or around.name in map(last_part, map(source, owner.bases))
 
 
 @once
