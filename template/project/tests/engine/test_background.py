@@ -1,9 +1,11 @@
 """A file has the state of its step, and no end comes before the file."""
 
 import contextlib
+import io
 import os
 import signal
 import threading
+from collections.abc import Callable
 from concurrent import futures
 from pathlib import Path
 from typing import Any
@@ -30,8 +32,19 @@ def content(run: Path, step: int) -> dict[str, Any]:
 
 def hold_writes(go: threading.Event) -> None:
     """Have each write of this process begin when it may; after 20 seconds without a sign, too."""
+    replace_save(lambda _: go.wait(20))
+
+
+def replace_save(before: Callable[[Any], object]) -> None:
+    """Have a function called before each file is written, with the file."""
     save = torch.save
-    common.replace(torch, "save", lambda *rest: (go.wait(20), save(*rest)))
+
+    def save_after(content: Any, file: Any) -> None:
+        if not isinstance(file, io.BytesIO):  # ZeRO-1 packs its messages with it
+            before(file)
+        save(content, file)
+
+    common.replace(torch, "save", save_after)
 
 
 def save_and_train_on(folder: Path) -> None:
@@ -118,16 +131,15 @@ def train_and_wait(argv: list[str]) -> None:
 
 def train_and_die(argv: list[str]) -> None:
     """Train; the process of rank 0 is killed when half of its third file is written."""
-    save, left = torch.save, [1, 2, 3]
+    left = [1, 2, 3]
 
-    def save_half(state: Any, file: Any) -> None:
+    def die(file: Any) -> None:
         if left.pop() == 1:
             file.write(b"half")
             file.flush()
             os.kill(os.getpid(), signal.SIGKILL)
-        save(state, file)
 
-    common.replace(torch, "save", save_half)
+    replace_save(die)
     common.train_short_epochs(argv)
 
 
