@@ -18,6 +18,8 @@ MOST: dict[str, Any] = {
     "amp": "fp16",
     "activation_checkpointing": True,
     "sharding": "zero1",
+    "saves": "background",
+    "watch": ["spikes", "ranks", "speed", "files"],  # with ZeRO-1 there are no replicas
     "compression": True,
     "tracker": "wandb",
     "tools": ["preflight", "memory", "scaling", "profile", "predict", "checkpoints"],
