@@ -48,7 +48,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")
     words = sys.argv[1:] if argv is None else argv
     parser = _parser(words)
-    arguments = parser.parse_args(words)
+    arguments, unknown = parser.parse_known_args(words)
+    if unknown:
+        hint = "; write an answer as --data KEY=VALUE, each with a --data of its own"
+        takes_answers = hasattr(arguments, "data")
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint * takes_answers}")
     if arguments.command is None:
         parser.print_help(sys.stderr)
         return USER_MISTAKE

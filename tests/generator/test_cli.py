@@ -22,6 +22,14 @@ MISTAKES = {
     "does not apply": (["p", "--data", "batch_norm=sync"], "but model is mlp"),
     "invalid combination": (["p", "--data", "nodes=2"], "local starts one node only"),
     "computed": (["p", "--data", "global_batch_size=2"], "is computed"),
+    "an answer as a flag": (
+        ["p", "--nodes", "2"],
+        "--nodes 2; write an answer as --data",
+    ),
+    "two answers, one flag": (
+        ["p", "--data", "amp=off", "nodes=1"],
+        "each with a --data of its own",
+    ),
     "no equals sign": (["p", "--data", "amp"], "key=value"),
     "no answers file": (["p", "--answers", "none.toml"], "--answers none.toml: No such file"),
     "no address": (["p", "--from", "#amp"], "an address holds answers as key=value"),
