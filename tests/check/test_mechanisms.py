@@ -448,6 +448,28 @@ third = third[rank::world_size]
 fourth = sorted(glob.glob("/data/*.npy"))[rank::world_size]
 """,
 }
+NEWEST = {
+    "the newest file, by a name for the list, and a path of parts": """\
+path = os.path.join(folder, f"epoch_{epoch}.pt")
+if rank == 0:
+    torch.save(state, path)
+found = sorted(Path(folder).glob("*.pt"))
+newest = found[-1]  # <-- K7
+""",
+    "the newest file by its number, or by its time": """\
+if rank == 0:
+    torch.save(state, folder / f"{step}.pt")
+newest = sorted(folder.glob("*.pt"), key=lambda path: int(path.stem))[-1]
+other = max(folder.glob("*.pt"), key=os.path.getmtime)
+""",
+    "the best so far, by a metric that was computed on this rank": """\
+for epoch in range(9):
+    accuracy = evaluate(model, rank)
+    if accuracy > best:
+        best = accuracy
+        torch.save(model.module.state_dict(), "best.pt")  # <-- K1
+""",
+}
 AVERAGES = {
     "means of batches, by Python's sum": """\
 losses = []

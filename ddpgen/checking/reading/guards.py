@@ -141,6 +141,8 @@ def _hints(module: Module, node: ast.expr, pattern: str, depth: int = 2) -> bool
         return True
     if any(_set_by_some(module, name, pattern) for name in names):
         return True
+    if _orders(node):  # `accuracy > best`: what they were computed from does not matter
+        return False
     for name in names:
         part_of_another = isinstance(module.parents[name], ast.Attribute)
         if depth and not part_of_another and source(name) in text:
@@ -148,6 +150,13 @@ def _hints(module: Module, node: ast.expr, pattern: str, depth: int = 2) -> bool
             if any(_hints(other, value, pattern, depth - 1) for other, value in found):
                 return True
     return False
+
+
+def _orders(node: ast.expr) -> bool:
+    """Whether two numbers are compared by their size, neither of which is written out."""
+    if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.Gt | ast.Lt | ast.GtE):
+        return False
+    return not any(isinstance(n, ast.Constant) for n in (node.left, *node.comparators))
 
 
 @once

@@ -5,12 +5,15 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from ddpgen.checking.reading.expressions import constant, entries, matches, source
+from ddpgen.checking.reading.expressions import constant, entries, keyword, matches, source
 from ddpgen.checking.reading.guards import guarded
 from ddpgen.checking.reading.programs import Module, once
-from ddpgen.checking.reading.values import mentions
+from ddpgen.checking.reading.values import follows, mentions
 from ddpgen.checking.registry import rule
+from ddpgen.checking.rules.checkpoint import saves
 
+_FILES = r"\bi?glob\(|listdir\(|iterdir\("
+_COUNTED = r"step|epoch|iter|\bep?\b|\bit\b"
 _PROGRESS = {"epoch", "step", "iter", "iteration", "iter_num", "global_step", "start_epoch"}
 
 
@@ -95,3 +98,39 @@ def epoch_repeated(module: Module) -> Iterator[ast.AST]:
         if matches(target, r"start|first|begin") and isinstance(node.value, ast.Subscript):
             if constant(node.value.slice) == "epoch":
                 yield node
+
+
+@rule(
+    "K7",
+    "names are compared as texts: 900.pt is taken for newer than 1000.pt",
+    "compare numbers, key=lambda path: int(path.stem), or write them with zeros: f'{step:08d}.pt'",
+)
+def newest_by_text(module: Module) -> Iterator[ast.AST]:
+    paths = [(m, path) for m in module.program.modules for _, path in saves(m) if path]
+    if not any(follows(m, path, _counts_without_zeros) for m, path in paths):
+        return
+    for node in module.nodes:
+        if isinstance(node, ast.Subscript) and source(node.slice) == "-1":
+            if follows(module, node.value, _sorted_files):
+                yield node
+        elif isinstance(node, ast.Call) and source(node.func) == "max" and len(node.args) == 1:
+            if not node.keywords and mentions(module, node.args[0], _FILES):
+                yield node
+
+
+def _counts_without_zeros(_: Module, node: ast.expr) -> bool | ast.expr | None:
+    if isinstance(node, ast.JoinedStr):
+        counted = [v for v in node.values if isinstance(v, ast.FormattedValue)]
+        return any(not v.format_spec and re.search(_COUNTED, source(v.value)) for v in counted)
+    if isinstance(node, ast.BinOp):
+        return node.right
+    if isinstance(node, ast.Call) and matches(node.func, r"(join|Path)$") and node.args:
+        return node.args[-1]
+    return None
+
+
+def _sorted_files(module: Module, node: ast.expr) -> bool | None:
+    if isinstance(node, ast.Call):
+        by_text = source(node.func) == "sorted" and keyword(node, "key") is None
+        return by_text and bool(node.args) and mentions(module, node.args[0], _FILES)
+    return None if isinstance(node, ast.Name | ast.Attribute) else False
