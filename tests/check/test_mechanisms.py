@@ -470,6 +470,38 @@ for epoch in range(9):
         torch.save(model.module.state_dict(), "best.pt")  # <-- K1
 """,
 }
+APART = {
+    "weights that rank 0 loads before the wrap, or sends to all": """\
+model = build()
+if rank == 0:
+    model.load_state_dict(torch.load("weights.pt", map_location="cpu"))
+model = DDP(model, device_ids=[local_rank])
+""",
+    "a schedule by a loss that was reduced, and by one of data that all ranks see": """\
+sampler = DistributedSampler(train)
+loader = DataLoader(train, batch_size=8, sampler=sampler)
+validation = DataLoader(val, batch_size=8)
+model = DDP(build(), device_ids=[local_rank])
+first = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+second = torch.optim.lr_scheduler.ReduceLROnPlateau(other)
+for epoch in range(9):
+    sampler.set_epoch(epoch)
+    for batch in loader:
+        optimizer.zero_grad()
+        loss = model(batch.to(device))
+        loss.backward()
+        optimizer.step()
+    total = loss.detach()
+    dist.all_reduce(total, op=dist.ReduceOp.AVG)
+    first.step(total)
+    second.step(measure(model, validation))
+""",
+    "parameters that are frozen after the wrap, in a loop": """\
+model = DDP(build(), device_ids=[local_rank])
+for parameter in model.module.backbone.parameters():
+    parameter.requires_grad_(False)  # <-- G1
+""",
+}
 AVERAGES = {
     "means of batches, by Python's sum": """\
 losses = []

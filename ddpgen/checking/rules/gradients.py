@@ -94,7 +94,8 @@ def _runs(module: Module, call: ast.Call, place: int, depth: int = 2) -> bool:
 )
 def changed_after_wrap(module: Module) -> Iterator[ast.AST]:
     for call in module.methods("requires_grad_", "add_module", "register_parameter"):
-        if _part_of_ddp(module, receiver(call)):
+        changed = receiver(call)
+        if _part_of_ddp(module, changed) or _parameter_of_ddp(module, changed):
             yield call
     for node, target in module.assignments(ast.Attribute):
         if target.attr == "requires_grad" and _parameter_of_ddp(module, target.value):

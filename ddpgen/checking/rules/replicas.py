@@ -1,0 +1,66 @@
+"""G1, G8, K7: ranks whose weights come apart, though all gradients are averaged."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ddpgen.checking.reading.agreements import agreed
+from ddpgen.checking.reading.expressions import keyword, names_in, receiver, source
+from ddpgen.checking.reading.guards import zero_guard
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import follows, is_ddp
+from ddpgen.checking.registry import ERROR, rule
+
+
+@rule(
+    "K7",
+    "rank 0 alone loads these weights, after DDP sent its own to all: the ranks train two models",
+    "load on all ranks, or load before the wrap: DDP sends rank 0's weights to all",
+    severity=ERROR,
+)
+def loaded_on_one_rank(module: Module) -> Iterator[ast.AST]:
+    if module.program.calls("broadcast", "broadcast_object_list", "_sync_module_states"):
+        return
+    for call in module.methods("load_state_dict"):
+        model = receiver(call)
+        if isinstance(model, ast.Attribute) and model.attr == "module":
+            model = model.value
+        if is_ddp(module, model) and zero_guard(module, call) is not None:
+            yield call
+
+
+@rule(
+    "G1",
+    "rank 0 alone makes this step: the weights of all others stay as they are",
+    "step on every rank: DDP has given all of them the same gradients",
+)
+def step_on_one_rank(module: Module) -> Iterator[ast.AST]:
+    for call in module.methods("step"):
+        of_optimizer = re.search(r"opt(im(izer)?)?$", source(receiver(call)), re.IGNORECASE)
+        if of_optimizer and zero_guard(module, call) is not None:
+            yield call
+
+
+@rule(
+    "G8",
+    "each rank steps this schedule by its own loss: their learning rates come apart",
+    "reduce the loss over all ranks first",
+)
+def schedule_by_own_loss(module: Module) -> Iterator[ast.AST]:
+    loaders = [call for _, call in module.program.called("DataLoader")]
+    shared = [keyword(c, "sampler", 3) or keyword(c, "batch_sampler", 4) for c in loaders]
+    for call in module.methods("step"):
+        if not call.args or not follows(module, receiver(call), _is_plateau):
+            continue
+        value = call.args[0]
+        backward = module.methods("backward", below=module.scope(call))
+        trained = {source(receiver(inner)) for inner in backward}
+        own = bool(names_in(value) & trained) or (bool(loaders) and None not in shared)
+        if own and not agreed(module, value):
+            yield call
+
+
+def _is_plateau(module: Module, node: ast.expr) -> bool | None:
+    if isinstance(node, ast.Call):
+        return module.name(node.func).endswith("ReduceLROnPlateau")
+    return None if isinstance(node, ast.Name | ast.Attribute) else False
