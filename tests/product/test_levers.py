@@ -35,7 +35,7 @@ ALL: Answers = {
     "sharding": "zero1",
     "compression": True,
     "tools": TOOLS,
-    "watch": ["ranks"],
+    "watch": ["ranks", "speed"],
 }
 BRIEF: Answers = {
     "model": "resnet",
@@ -44,7 +44,7 @@ BRIEF: Answers = {
     "checkpoint": False,
     "compression": True,
     "tools": ["preflight", "profile"],
-    "watch": ["replicas", "spikes", "ranks", "speed"],
+    "watch": ["ranks", "speed"],
 }
 
 EXACT = ["ddp.bucket_mb=1", "ddp.gradient_as_bucket_view=false"]
