@@ -803,7 +803,7 @@ MUTATIONS = [
         check="who has told is not in the source"),
     Mutation("O7", "the silence of rank 0 is the silence of all", "watch",
         "engine/watch/waiting.py",
-        "        return self.rank == 0 or not self.store().check([self.key(0)])\n",
+        "        return self.rank == 0 or self.report(self.store(), 0) is None\n",
         "        return self.rank == 0\n", check=WAITING),
     Mutation("O7", "a rank that waits, too, is blamed", "watch", "engine/watch/waiting.py",
         "if not WAITS.search(report.place)]", "if WAITS.search(report.place)]", check=WAITING),

@@ -110,16 +110,27 @@ class Look:
         """Whether all had the time to report, and no rank before this one is there to tell."""
         if self.rank > 1 or waited < self.patience * (7 / 6 + self.rank / 6):
             return False
-        return self.rank == 0 or not self.store().check([self.key(0)])
+        return self.rank == 0 or self.report(self.store(), 0) is None
 
     def tell(self, waited: float) -> str:
         """The ranks that keep the others waiting, and where they are."""
         store = self.store()
         ranks = range(self.world_size)
         hosts = {rank: store.get(self.key(rank, "host")).decode() for rank in ranks}
-        there = [rank for rank in ranks if store.check([self.key(rank)])]
-        reports = {rank: Report(*json.loads(store.get(self.key(rank)))) for rank in there}
+        told = {rank: self.report(store, rank) for rank in ranks}
+        reports = {rank: report for rank, report in told.items() if report}
         return f"step {self.mark.step + 1}  {words(reports, hosts)} (after {waited:.0f} s)"
+
+    def report(self, store: Store, rank: int) -> Report | None:
+        """What a rank tells of the present step; None where it does not.
+
+        All ranks meet in each step. So a report from two steps before is of a step that was slow,
+        and its rank can no longer take it back.
+        """
+        if not store.check([self.key(rank)]):
+            return None
+        report = Report(*json.loads(store.get(self.key(rank))))
+        return report if report.step > self.mark.step - 2 else None
 
     def store(self) -> Store:
         """The launcher's, by a connection of its own: nothing is kept while steps go on."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import json
 import os
 import signal
 import socket
@@ -122,3 +123,19 @@ def test_who_is_waited_for() -> None:
     assert "waiting for rank 1 on node0 in save" in named((5, WAITS), elsewhere, *[(5, WAITS)] * 2)
     assert "no step is done: all ranks are in update" in named(*[(5, WAITS)] * 4)
     assert "no sign of rank 2 on node1, rank 3 on node1" in named((5, WAITS), (5, BUSY))
+
+
+def look_at_an_old_report() -> tuple[bool, str]:
+    """Rank 0 told of a slow step, two steps ago, and was stopped before it took that back."""
+    looks = [waiting.Look(waiting.Mark(2, 0.0), rank, 2, 3.0) for rank in range(2)]
+    reports = [waiting.Report(0, BUSY), waiting.Report(2, WAITS)]
+    for look, report in zip(looks, reports, strict=True):
+        look.store().set(look.key(look.rank, "host"), "node1")
+        look.store().set(look.key(look.rank), json.dumps(report))
+    return looks[1].may_tell(4.0), looks[1].tell(4.0)
+
+
+def test_old_report_is_no_sign_of_life() -> None:
+    ((tells, said),) = processes.run(1, look_at_an_old_report)
+    assert tells, "rank 1 leaves the telling to rank 0, which is stopped"
+    assert said.startswith("step 3  no sign of rank 0 on node1: stopped, killed or cut off")
