@@ -154,7 +154,9 @@ def _hints(module: Module, node: ast.expr, pattern: str, depth: int = 2) -> bool
 
 def _orders(node: ast.expr) -> bool:
     """Whether two numbers are compared by their size, neither of which is written out."""
-    if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], ast.Gt | ast.Lt | ast.GtE):
+    if not isinstance(node, ast.Compare) or not isinstance(
+        node.ops[0], ast.Gt | ast.Lt | ast.GtE | ast.LtE
+    ):
         return False
     return not any(isinstance(n, ast.Constant) for n in (node.left, *node.comparators))
 

@@ -103,15 +103,20 @@ def metrics_of_one_rank(module: Module) -> Iterator[ast.AST]:
             yield call
 
 
+def all_data_shared(module: Module) -> bool:
+    """Whether every loader of a program has a sampler, so that each rank sees its share alone."""
+    loaders = [call for _, call in module.program.called("DataLoader")]
+    shared = [keyword(c, "sampler", 3) or keyword(c, "batch_sampler", 4) for c in loaders]
+    return bool(loaders) and None not in shared
+
+
 @rule(
     "O2",
     "each rank evaluates its share here, and nothing adds the shares up",
     "reduce sums and counts over all ranks, then divide",
 )
 def share_returned(module: Module) -> Iterator[ast.AST]:
-    loaders = [call for _, call in module.program.called("DataLoader")]
-    shared = [keyword(c, "sampler", 3) or keyword(c, "batch_sampler", 4) for c in loaders]
-    if not loaders or None in shared or module.program.says("torchmetrics"):
+    if not all_data_shared(module) or module.program.says("torchmetrics"):
         return
     for function in module.all_functions:
         joined = any(re.search("reduce|gather", n) for n in collectives(module, function, 3))

@@ -5,11 +5,12 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.agreements import agreed
-from ddpgen.checking.reading.expressions import keyword, names_in, receiver, source
+from ddpgen.checking.reading.expressions import names_in, receiver, source
 from ddpgen.checking.reading.guards import zero_guard
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import follows, is_ddp
 from ddpgen.checking.registry import ERROR, rule
+from ddpgen.checking.rules.output import all_data_shared
 
 
 @rule(
@@ -47,15 +48,13 @@ def step_on_one_rank(module: Module) -> Iterator[ast.AST]:
     "reduce the loss over all ranks first",
 )
 def schedule_by_own_loss(module: Module) -> Iterator[ast.AST]:
-    loaders = [call for _, call in module.program.called("DataLoader")]
-    shared = [keyword(c, "sampler", 3) or keyword(c, "batch_sampler", 4) for c in loaders]
     for call in module.methods("step"):
         if not call.args or not follows(module, receiver(call), _is_plateau):
             continue
         value = call.args[0]
         backward = module.methods("backward", below=module.scope(call))
         trained = {source(receiver(inner)) for inner in backward}
-        own = bool(names_in(value) & trained) or (bool(loaders) and None not in shared)
+        own = bool(names_in(value) & trained) or all_data_shared(module)
         if own and not agreed(module, value):
             yield call
 
