@@ -7,11 +7,16 @@ import config
 from engine import checkpoint
 
 
-def checkpoint_of(run: Path, newest: bool) -> Path:
-    """The file of the best checkpoint by validation loss, or of the newest."""
+def folder_of(run: Path) -> Path:
+    """A run's folder; raises ConfigError where there is none."""
     if not run.is_dir():
         raise config.ConfigError(f"{run} is no folder: give that of a run, such as runs/001")
-    if not (found := checkpoint.newest_good(run)):
+    return run
+
+
+def checkpoint_of(run: Path, newest: bool) -> Path:
+    """The file of the best checkpoint by validation loss, or of the newest."""
+    if not (found := checkpoint.newest_good(folder_of(run))):
         raise config.ConfigError(f"{run} has no checkpoints: train it first")
     path = Path(found)
     manifest = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
