@@ -8,7 +8,7 @@ import hashlib
 import heapq
 import itertools
 import operator
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
 from ddpgen.asking import questions
 from ddpgen.asking.question import Answers, Question, Value
@@ -89,10 +89,10 @@ def cover(candidates: Sequence[Collection[Hashable]]) -> list[int]:
     may miss some where combinations are forbidden.
     """
     numbers: dict[Hashable, int] = {}
-    return _cover([_bits(features, numbers) for features in candidates])
+    return cover_bits([bits(features, numbers) for features in candidates])
 
 
-def _cover(candidates: Sequence[int]) -> list[int]:
+def cover_bits(candidates: Sequence[int]) -> list[int]:
     """The same; what a candidate has are the bits of a number."""
     missing = functools.reduce(operator.or_, candidates, 0)
     heap = [(-features.bit_count(), index) for index, features in enumerate(candidates)]
@@ -109,7 +109,7 @@ def _cover(candidates: Sequence[int]) -> list[int]:
     return sorted(chosen)
 
 
-def _bits(features: Iterable[Hashable], numbers: dict[Hashable, int]) -> int:
+def bits(features: Iterable[Hashable], numbers: dict[Hashable, int]) -> int:
     """A number whose bits are the features; each has a bit of its own."""
     found = {numbers.setdefault(feature, len(numbers)) for feature in features}
     return sum(map((1).__lshift__, found))
@@ -129,29 +129,31 @@ def pairs(rows: Sequence[Answers]) -> list[Answers]:
     """
     rows = mixed(rows)
     numbers: dict[Hashable, int] = {}
-    values = [_bits(_single_values(row), numbers) for row in rows]
-    known: dict[Hashable, int] = {}
-    answers = [_bits(map(str, row.items()), known) for row in rows]
-    squares = [_squared(bits, len(numbers)) for bits in values]
-    features = zip(answers, squares, strict=True)
-    chosen = _cover([whole << len(numbers) ** 2 | squared for whole, squared in features])
-    return [rows[index] for index in chosen]
+    places: dict[str, list[int]] = {}  # of each answer
+    for name, value in {str(item): item for row in rows for item in row.items()}.values():
+        found = (numbers.setdefault(of, len(numbers)) for of in _single_values(name, value))
+        places[str((name, value))] = list(found)
+    answers = {answer: 1 << len(numbers) ** 2 + n for n, answer in enumerate(places)}
+    features = []
+    for row in rows:
+        given = [str(item) for item in row.items()]
+        squared = _squared([place for answer in given for place in places[answer]], len(numbers))
+        features.append(sum(answers[answer] for answer in given) | squared)
+    return [rows[index] for index in cover_bits(features)]
 
 
-def _squared(bits: int, size: int) -> int:
-    """A bit for each pair of these bits, of which there are so many."""
-    places = (place for place in range(size) if bits >> place & 1)
-    return functools.reduce(lambda found, place: found | bits << place * size, places, 0)
+def _squared(places: Sequence[int], size: int) -> int:
+    """A bit for each pair of these places, of which there are so many."""
+    row = sum(1 << place for place in places)
+    return functools.reduce(operator.or_, (row << place * size for place in places), 0)
 
 
-def _single_values(row: Answers) -> Iterator[Hashable]:
-    """Each answer, and in place of one with several choices whether each is chosen."""
-    known = questions.load().questions
-    for name, value in row.items():
-        if isinstance(value, list):
-            yield from ((name, choice, choice in value) for choice in known[name].values)
-        else:
-            yield name, value
+def _single_values(name: str, value: Value) -> list[Hashable]:
+    """An answer; in place of one with several choices, for each whether it is chosen."""
+    if isinstance(value, list):
+        choices = questions.load().questions[name].values
+        return [(name, choice, choice in value) for choice in choices]
+    return [(name, value)]
 
 
 def mixed(rows: Sequence[Answers], seed: str = "") -> list[Answers]:
