@@ -6,7 +6,7 @@ projects can be put together in seconds. A test compares them with what copier r
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -47,9 +47,8 @@ def files() -> dict[str, str]:
 def reads(path: str) -> frozenset[str]:
     """The questions that decide whether a file exists and what it says; computed ones resolved."""
     names: set[str] = set()
-    for pattern in TEXTS.patterns:
-        if f"/{path}".startswith(tuple(_literals(pattern))):
-            names |= meta.find_undeclared_variables(ENVIRONMENT.parse(pattern))
+    for pattern in _leaving_out(path):
+        names |= meta.find_undeclared_variables(ENVIRONMENT.parse(pattern))
     if files()[path].endswith(".jinja"):
         for source in sources(files()[path]):
             names |= meta.find_undeclared_variables(ENVIRONMENT.parse(source))
@@ -189,14 +188,20 @@ def _sorted_reads(path: str) -> list[str]:
 
 @cache
 def _text(path: str, frozen: Frozen) -> str | None:
-    seen, left_out = _seen(frozen)
+    seen = _seen(frozen)
+    left_out = texts.matcher(tuple(questions.load().render(p, seen) for p in _leaving_out(path)))
     return None if left_out(path) else TEXTS.text(files()[path], seen)
 
 
 @lru_cache(maxsize=64)
-def _seen(frozen: Frozen) -> tuple[Answers, Callable[[str], bool]]:
-    seen = _partly({k: list(v) if isinstance(v, tuple) else v for k, v in frozen})
-    return seen, TEXTS.left_out(seen)
+def _seen(frozen: Frozen) -> Answers:
+    return _partly({k: list(v) if isinstance(v, tuple) else v for k, v in frozen})
+
+
+@cache
+def _leaving_out(path: str) -> list[str]:
+    """The expressions by which projects have no such file."""
+    return [p for p in TEXTS.patterns if f"/{path}".startswith(tuple(_literals(p)))]
 
 
 def project(
