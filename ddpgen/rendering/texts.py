@@ -105,7 +105,7 @@ class Template:
     def left_out(self, context: Mapping[str, Any]) -> Callable[[str], bool]:
         """Return what says whether a project has no such file."""
         render = self.questionnaire.render
-        return _matcher(tuple(filter(None, (render(p, context) for p in self.patterns))))
+        return matcher(tuple(render(pattern, context) for pattern in self.patterns))
 
     def text(self, source: str, context: Mapping[str, Any]) -> str:
         """Return the content of the file that a template gives."""
@@ -136,9 +136,9 @@ class Template:
 
 
 @cache
-def _matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
-    """Return what tells whether a path is left out, as copier reads the list."""
-    return cache(PathSpec.from_lines("gitignore", patterns).match_file)
+def matcher(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+    """Return what tells whether a path is left out, as copier reads the list; "" says nothing."""
+    return cache(PathSpec.from_lines("gitignore", filter(None, patterns)).match_file)
 
 
 @cache

@@ -34,6 +34,7 @@ class Terminal:
         # PATH decides what is detected.
         environment = {**os.environ, "TERM": "xterm", "PATH": path}
         self._screen = pyte.Screen(columns, rows)
+        self._lines = [""] * rows
         # Programs ask a terminal where its cursor is; prompt_toolkit draws less until it knows.
         self._screen.write_process_input = self.type
         self._stream = pyte.ByteStream(self._screen)
@@ -61,7 +62,17 @@ class Terminal:
     @property
     def text(self) -> str:
         """All that the screen shows."""
-        return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
+        # Drawn anew only where something was written: pyte measures the width of every character.
+        for y in self._screen.dirty:
+            self._lines[y] = self._line(y)
+        self._screen.dirty.clear()
+        return "\n".join(self._lines).rstrip()
+
+    def _line(self, y: int) -> str:
+        line = self._screen.buffer[y]
+        last = max((x for x, char in line.items() if char.data != " "), default=-1)
+        # The second half of a wide character has no text.
+        return "".join(line[x].data for x in range(last + 1)).rstrip()
 
     def lines(self) -> list[list[Char]]:
         """The lines of the screen with their colours, without the empty ones at its end."""

@@ -37,9 +37,12 @@ def projects(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_mistake_is_seen(
-    mutation: Mutation, projects: Path, record_property: Callable[[str, object], None]
+    mutation: Mutation,
+    projects: Path,
+    forked: Path,
+    record_property: Callable[[str, object], None],
 ) -> None:
-    outcome = run.test_with(mutation, projects)
+    outcome = run.test_with(mutation, projects, forked / "python")
     verdict = VERDICTS.get(outcome.code, f"{page.NOT_RUN} (pytest's exit code {outcome.code})")
     record_property(page.VERDICT, (mutation.pitfall, mutation.mistake, verdict))
     assert outcome.code == run.FAILED, outcome.output[-4000:]
@@ -47,14 +50,14 @@ def test_mistake_is_seen(
 
 @pytest.mark.parametrize("base", BASES)
 def test_without_mistakes_nothing_is_seen(
-    base: str, projects: Path, pytestconfig: pytest.Config
+    base: str, projects: Path, forked: Path, pytestconfig: pytest.Config
 ) -> None:
     """Every row's tests pass in the project that its mistakes are put into."""
     if pytestconfig.getoption("--mutants") != "all":
         pytest.skip("the tests of whole projects are in tests/product; --mutants=all runs these")
     project = run.unpatched(base, projects)
     rows = sorted({mutation.pitfall for mutation in MUTATIONS if mutation.base == base})
-    outcome = run.own_tests(project, f"({'|'.join(rows)})")
+    outcome = run.own_tests(project, rows, forked / "python")
     assert outcome.code == run.PASSED, outcome.output[-4000:]
 
 

@@ -3,10 +3,12 @@
 All of it follows from copier.yml. The same template gives the same sets; a seed gives others.
 """
 
+import functools
 import hashlib
 import heapq
 import itertools
-from collections.abc import Collection, Hashable, Mapping, Sequence
+import operator
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
 from ddpgen.asking import questions
 from ddpgen.asking.question import Answers, Question, Value
@@ -15,18 +17,29 @@ from ddpgen.asking.question import Answers, Question, Value
 Values = Mapping[str, Sequence[Value]]
 
 
-def values(question: Question) -> Sequence[Value]:
-    """The values to combine; the one that switches something off comes first."""
+def values(question: Question, seen: Answers | None = None) -> Sequence[Value]:
+    """The values to combine; the one that switches something off comes first.
+
+    Of several choices: none, those that nothing refuses, and all that nothing refuses beside the
+    answers that are seen; without these all that there are.
+    """
     if question.type == "bool":
         return [False, True]
-    if question.multiselect and not questions.load().refusal(question, [], {}):
-        # Choices that other answers may refuse are in one value by themselves.
+    load = questions.load()
+    if question.multiselect and not load.refusal(question, [], {}):
         always = [choice.value for choice in question.choices if not choice.validator]
-        return [[], always, *([question.values] if always != question.values else [])]
+        allowed = [
+            choice.value
+            for choice in question.choices
+            if seen is None
+            or not choice.validator
+            or not load.refusal(question, [choice.value], seen)
+        ]
+        return [[], always, *([allowed] if always != allowed else [])]
     if question.multiselect:
         sizes = range(1, len(question.values) + 1)
         return [list(c) for size in sizes for c in itertools.combinations(question.values, size)]
-    default = questions.load().default
+    default = load.default
     return question.values or ([default(question, {})] if "{" not in str(question.default) else [])
 
 
@@ -37,22 +50,29 @@ def combinations(names: Collection[str], others: Values | None = None) -> list[A
         names: questions that somebody answers.
         others: values for some of them in place of `values`.
     """
-    given = {name: values(question) for name, question in _up_to_the_last(names).items()}
+    known = _up_to_the_last(names)
+    given = {name: values(question) for name, question in known.items() if not _differ(question)}
     given |= {name: list(choices) for name, choices in (others or {}).items() if name in names}
     # Answers, and all values so far: each question sees those before it, as copier does it.
     rows: list[tuple[Answers, Answers]] = [({}, {})]
     load = questions.load()
-    for name, question in _up_to_the_last(names).items():
+    for name, question in known.items():
         following: list[tuple[Answers, Answers]] = []
         for answers, seen in rows:
             default = load.default(question, seen)
             if name not in names or load.render(str(question.when), seen) != "True":
                 following.append((answers, {**seen, name: default}))
                 continue
-            allowed = [v for v in given[name] or [default] if not load.refusal(question, v, seen)]
+            choices = given[name] if name in given else values(question, seen)
+            allowed = [v for v in choices or [default] if not load.refusal(question, v, seen)]
             following += [({**answers, name: v}, {**seen, name: v}) for v in allowed]
         rows = following
     return [answers for answers, _ in rows]
+
+
+def _differ(question: Question) -> bool:
+    """Whether other answers decide which of several choices go together."""
+    return question.multiselect and any(choice.validator for choice in question.choices)
 
 
 def _up_to_the_last(names: Collection[str]) -> dict[str, Question]:
@@ -68,19 +88,31 @@ def cover(candidates: Sequence[Collection[Hashable]]) -> list[int]:
     Greedy: always the one that adds most, the first of equals. allpairspy gives no fewer pairs, and
     may miss some where combinations are forbidden.
     """
-    missing = set(itertools.chain.from_iterable(candidates))
-    heap = [(-len(set(features)), index) for index, features in enumerate(candidates)]
+    numbers: dict[Hashable, int] = {}
+    return cover_bits([bits(features, numbers) for features in candidates])
+
+
+def cover_bits(candidates: Sequence[int]) -> list[int]:
+    """The same; what a candidate has are the bits of a number."""
+    missing = functools.reduce(operator.or_, candidates, 0)
+    heap = [(-features.bit_count(), index) for index, features in enumerate(candidates)]
     heapq.heapify(heap)
     chosen = []
     while missing:
         gain, index = heapq.heappop(heap)
-        now = -len(missing.intersection(candidates[index]))
+        now = -(missing & candidates[index]).bit_count()
         if now == gain:  # what others add can only have shrunk since it was counted
             chosen.append(index)
-            missing.difference_update(candidates[index])
+            missing &= ~candidates[index]
         elif now:
             heapq.heappush(heap, (now, index))
     return sorted(chosen)
+
+
+def bits(features: Iterable[Hashable], numbers: dict[Hashable, int]) -> int:
+    """A number whose bits are the features; each has a bit of its own."""
+    found = {numbers.setdefault(feature, len(numbers)) for feature in features}
+    return sum(map((1).__lshift__, found))
 
 
 def singles(rows: Sequence[Answers], seed: str = "") -> list[Answers]:
@@ -90,10 +122,38 @@ def singles(rows: Sequence[Answers], seed: str = "") -> list[Answers]:
 
 
 def pairs(rows: Sequence[Answers]) -> list[Answers]:
-    """A small part of the rows in which every pair of values occurs that occurs in any of them."""
+    """A small part of the rows in which every pair of values occurs that occurs in any of them.
+
+    Where several choices are one answer, each of them is a value, chosen or not; and every such
+    answer occurs.
+    """
     rows = mixed(rows)
-    features = [list(itertools.combinations(map(str, row.items()), 2)) for row in rows]
-    return [rows[index] for index in cover(features)]
+    numbers: dict[Hashable, int] = {}
+    places: dict[str, list[int]] = {}  # of each answer
+    for name, value in {str(item): item for row in rows for item in row.items()}.values():
+        found = (numbers.setdefault(of, len(numbers)) for of in _single_values(name, value))
+        places[str((name, value))] = list(found)
+    answers = {answer: 1 << len(numbers) ** 2 + n for n, answer in enumerate(places)}
+    features = []
+    for row in rows:
+        given = [str(item) for item in row.items()]
+        squared = _squared([place for answer in given for place in places[answer]], len(numbers))
+        features.append(sum(answers[answer] for answer in given) | squared)
+    return [rows[index] for index in cover_bits(features)]
+
+
+def _squared(places: Sequence[int], size: int) -> int:
+    """A bit for each pair of these places, of which there are so many."""
+    row = sum(1 << place for place in places)
+    return functools.reduce(operator.or_, (row << place * size for place in places), 0)
+
+
+def _single_values(name: str, value: Value) -> list[Hashable]:
+    """An answer; in place of one with several choices, for each whether it is chosen."""
+    if isinstance(value, list):
+        choices = questions.load().questions[name].values
+        return [(name, choice, choice in value) for choice in choices]
+    return [(name, value)]
 
 
 def mixed(rows: Sequence[Answers], seed: str = "") -> list[Answers]:

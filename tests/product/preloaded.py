@@ -71,6 +71,9 @@ def _run(
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.environ.pop("PYTHONPATH", None)
+    # Plugins of what else is installed here: projects need none, and to import them takes longer
+    # than most of their tests.
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     os.environ.update(variables)
     os.chdir(project)
     inherited = [entry for entry in sys.path if not f"{entry}/".startswith(f"{TESTS}/")]

@@ -6,13 +6,23 @@ records metrics: it is trained in every form that it takes, and leaves all other
 """
 
 import ast
+import functools
+import operator
 import re
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from functools import cache
 
 from ddpgen.asking.question import Answers
 from product import template
-from product.combinations import combinations, cover, mixed, pairs, singles, values
+from product.combinations import (
+    bits,
+    combinations,
+    cover_bits,
+    mixed,
+    pairs,
+    singles,
+    values,
+)
 from product.kept import kept
 
 ENTRY = "train.py"
@@ -169,25 +179,38 @@ def code() -> list[str]:
 
 def _untrained(trained: Sequence[Answers], rows: Sequence[Answers]) -> list[Answers]:
     """Few of the rows with all texts, or lines, that none of the trained programs has."""
-    every = mixed(rows)
-    texts = _texts([*trained, *every])
-    known = set().union(*texts[: len(trained)])
-    return [every[index] for index in cover([row - known for row in texts[len(trained) :]])]
+    return few_with_all(mixed(rows), [*code(), CONFIG, CONFIG_TYPES], _code_or_lines, trained)
 
 
-def _texts(rows: Sequence[Answers]) -> list[set[Hashable]]:
-    """For each row the texts of its code, as numbers, and the lines of its config."""
-    numbers = template.numbered(rows, code())
-    config = zip(*template.columns(rows, [CONFIG, CONFIG_TYPES]), strict=True)
-    return [
-        set[Hashable](enumerate(row)).union(*(str(text).splitlines() for text in texts))
-        for row, texts in zip(numbers, config, strict=True)
+def _code_or_lines(path: str, text: str | None) -> Iterable[Hashable]:
+    return [(path, text)] if path in code() else str(text).splitlines()
+
+
+def few_with_all(
+    rows: Sequence[Answers],
+    paths: Sequence[str],
+    features: Callable[[str, str | None], Iterable[Hashable]],
+    trained: Sequence[Answers] = (),
+) -> list[Answers]:
+    """Few of the rows that have every feature of these files' texts, but for what others have."""
+    numbers: dict[Hashable, int] = {}
+    known = 0
+    masks, columns = [], []
+    for path, (texts, found) in zip(paths, template.kinds([*trained, *rows], paths), strict=True):
+        of_text = [bits(features(path, text), numbers) for text in texts]
+        for number in set(found[: len(trained)].tolist()):
+            known |= of_text[number]
+        masks.append(of_text)
+        columns.append(found[len(trained) :])
+    some = template.first_of_each(columns, len(rows))
+    features_of = [
+        functools.reduce(operator.or_, (of[n] for of, n in zip(masks, row, strict=True)), 0)
+        for row in zip(*(column[some].tolist() for column in columns), strict=True)
     ]
+    return [rows[some[index]] for index in cover_bits([of & ~known for of in features_of])]
 
 
 def distinct(rows: Sequence[Answers], paths: Collection[str]) -> list[Answers]:
     """The first row of each kind: of those that give all these files the same texts."""
-    found: dict[tuple[int, ...], Answers] = {}
-    for row, kind in zip(rows, template.numbered(rows, paths), strict=True):
-        found.setdefault(kind, row)
-    return list(found.values())
+    numbers = [kind.numbers for kind in template.kinds(rows, paths)]
+    return [rows[index] for index in template.first_of_each(numbers, len(rows))]

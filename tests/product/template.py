@@ -6,10 +6,13 @@ projects can be put together in seconds. A test compares them with what copier r
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 from jinja2 import meta
 
 from ddpgen.asking import questions
@@ -44,9 +47,8 @@ def files() -> dict[str, str]:
 def reads(path: str) -> frozenset[str]:
     """The questions that decide whether a file exists and what it says; computed ones resolved."""
     names: set[str] = set()
-    for pattern in TEXTS.patterns:
-        if f"/{path}".startswith(tuple(_literals(pattern))):
-            names |= meta.find_undeclared_variables(ENVIRONMENT.parse(pattern))
+    for pattern in _leaving_out(path):
+        names |= meta.find_undeclared_variables(ENVIRONMENT.parse(pattern))
     if files()[path].endswith(".jinja"):
         for source in sources(files()[path]):
             names |= meta.find_undeclared_variables(ENVIRONMENT.parse(source))
@@ -121,31 +123,52 @@ def text(path: str, answers: Mapping[str, Value]) -> str | None:
     return _text(path, _needed(path, _partly(answers)))
 
 
-def columns(rows: Sequence[Answers], paths: Iterable[str]) -> Iterator[list[str | None]]:
+class Kinds(NamedTuple):
+    """The distinct texts of a file, and for each of some projects the number of its text."""
+
+    texts: list[str | None]
+    numbers: npt.NDArray[np.int32]
+
+
+def kinds(rows: Sequence[Answers], paths: Iterable[str]) -> Iterator[Kinds]:
     """For each file its texts in projects with these answers; the rows lack no answer it reads."""
-    names = list(QUESTIONS)
-    frozen = [tuple(_frozen(row.get(name)) for name in names) for row in rows]
+    values: dict[str, list[Value | tuple[str, ...] | None]] = {name: [None] for name in QUESTIONS}
+    numbers = dict.fromkeys(QUESTIONS, np.zeros(len(rows), np.int32))
+    for name in set[str]().union(*rows):
+        known: dict[Value | tuple[str, ...] | None, int] = {}
+        column = [known.setdefault(_frozen(row.get(name)), len(known)) for row in rows]
+        values[name], numbers[name] = list(known), np.array(column, np.int32)
     for path in paths:
         read = _sorted_reads(path)
-        places = [names.index(name) for name in read]
-        texts: dict[tuple[Value | tuple[str, ...] | None, ...], str | None] = {}
-        column = []
-        for row in frozen:
-            values = tuple([row[place] for place in places])
-            if values not in texts:
-                needed = zip(read, values, strict=True)
-                texts[values] = _text(path, tuple((n, v) for n, v in needed if v is not None))
-            column.append(texts[values])
-        yield column
+        together = _together([numbers[name] for name in read], len(rows))
+        _, first, groups = np.unique(together, return_index=True, return_inverse=True)
+        texts: dict[str | None, int] = {}
+        of_group = []
+        for row in first:
+            needed = ((name, values[name][numbers[name][row]]) for name in read)
+            content = _text(path, tuple((n, v) for n, v in needed if v is not None))
+            of_group.append(texts.setdefault(content, len(texts)))
+        yield Kinds(list(texts), np.array(of_group, np.int32)[groups])
 
 
-def numbered(rows: Sequence[Answers], paths: Iterable[str]) -> list[tuple[int, ...]]:
-    """For each row the numbers of its files' texts: equal numbers are equal texts of one file."""
-    found = []
-    for column in columns(rows, paths):
-        numbers: dict[str | None, int] = {}
-        found.append([numbers.setdefault(content, len(numbers)) for content in column])
-    return list(zip(*found, strict=True))
+def _together(columns: Sequence[npt.NDArray[np.int32]], length: int) -> npt.NDArray[np.int64]:
+    """A number for each row of the columns: equal ones have equal rows."""
+    found = np.zeros(length, np.int64)
+    for column in columns:
+        found = found * (int(column.max(initial=0)) + 1) + column
+        found = np.unique(found, return_inverse=True)[1]  # small again
+    return found
+
+
+def columns(rows: Sequence[Answers], paths: Iterable[str]) -> Iterator[list[str | None]]:
+    """For each file its texts in projects with these answers."""
+    for kind in kinds(rows, paths):
+        yield [kind.texts[number] for number in kind.numbers]
+
+
+def first_of_each(numbers: Sequence[npt.NDArray[np.int32]], length: int) -> list[int]:
+    """Where each distinct row of some columns of numbers stands first."""
+    return sorted(np.unique(_together(numbers, length), return_index=True)[1].tolist())
 
 
 def _needed(path: str, answers: Mapping[str, Value]) -> Frozen:
@@ -165,14 +188,20 @@ def _sorted_reads(path: str) -> list[str]:
 
 @cache
 def _text(path: str, frozen: Frozen) -> str | None:
-    seen, left_out = _seen(frozen)
+    seen = _seen(frozen)
+    left_out = texts.matcher(tuple(questions.load().render(p, seen) for p in _leaving_out(path)))
     return None if left_out(path) else TEXTS.text(files()[path], seen)
 
 
 @lru_cache(maxsize=64)
-def _seen(frozen: Frozen) -> tuple[Answers, Callable[[str], bool]]:
-    seen = _partly({k: list(v) if isinstance(v, tuple) else v for k, v in frozen})
-    return seen, TEXTS.left_out(seen)
+def _seen(frozen: Frozen) -> Answers:
+    return _partly({k: list(v) if isinstance(v, tuple) else v for k, v in frozen})
+
+
+@cache
+def _leaving_out(path: str) -> list[str]:
+    """The expressions by which projects have no such file."""
+    return [p for p in TEXTS.patterns if f"/{path}".startswith(tuple(_literals(p)))]
 
 
 def project(

@@ -44,9 +44,7 @@ FREE: dict[str, list[Value]] = {
 @kept
 def with_every_text(*endings: str) -> list[Answers]:
     """Few combinations that together have every distinct text of every file of these kinds."""
-    every, files = programs.every(), _files(endings)
-    texts = [list(enumerate(numbers)) for numbers in template.numbered(every, files)]
-    return [every[index] for index in cover(texts)]
+    return programs.few_with_all(programs.every(), _files(endings), lambda *text: [text])
 
 
 @kept

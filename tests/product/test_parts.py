@@ -5,8 +5,9 @@ and of those every text is trained.
 """
 
 import pytest
-from jinja2 import Template, UndefinedError
+from jinja2 import Template, UndefinedError, meta
 
+from ddpgen.asking import questions
 from ddpgen.asking.question import Answers
 from product import programs, template
 from product.combinations import combinations
@@ -15,6 +16,17 @@ from product.programs import STEP_OPTIONS
 
 def _is_template(path: str) -> bool:
     return template.files()[path].endswith(".jinja")
+
+
+def _has_refused_choices(name: str) -> bool:
+    return template.QUESTIONS[name].multiselect and bool(_read_by_choices(name))
+
+
+def _read_by_choices(name: str) -> set[str]:
+    """The questions whose answers refuse some of its choices."""
+    validators = [choice.validator for choice in template.QUESTIONS[name].choices]
+    parsed = [template.ENVIRONMENT.parse(text) for text in validators]
+    return set().union(*map(meta.find_undeclared_variables, parsed)) & template.QUESTIONS.keys()
 
 
 def test_some_options_are_separable_but_none_of_a_step() -> None:
@@ -63,6 +75,18 @@ def test_every_line_of_the_config_is_trained(path: str) -> None:
     (texts,) = template.columns(programs.programs(), [path])
     for text in {*texts}:
         assert lines.issuperset(str(text).splitlines())
+
+
+@pytest.mark.parametrize("name", [n for n in programs.options() if _has_refused_choices(n)])
+def test_all_choices_that_go_together_are_a_program(name: str) -> None:
+    """Beside every answer that refuses some of them, and not only where none is refused."""
+    question = template.QUESTIONS[name]
+    for answers in combinations(template.resolved(_read_by_choices(name))):
+        seen = template.context(answers)
+        largest = [v for v in question.values if not questions.load().refusal(question, [v], seen)]
+        wanted = {**answers, name: largest}.items()
+        assert any(wanted <= row.items() for row in programs.every()), wanted
+        assert largest in [row.get(name) for row in programs.every_pair()]
 
 
 def test_every_program_is_a_core_but_for_what_is_separable() -> None:
