@@ -33,7 +33,7 @@ BASES: dict[str, Answers] = {
     "watch": {
         "model": "mlp",
         "amp": "off",
-        "watch": ["replicas", "spikes", "ranks", "speed", "files"],
+        "watch": ["replicas", "spikes", "ranks", "speed", "files", "starts"],
     },
     "fsdp": {
         "model": "mlp",
@@ -91,6 +91,7 @@ FILES = "how people ask a run to stop is its own affair"
 SPEED = "which rank is slow shows while a run goes on"
 MODE = "in which mode a network is shows while a run goes on"
 STARTS = "that two starts may have one run is not in the source"
+CLUSTERS = "which clusters share a file system is not in the source"
 ELSEWHERE = "that a field holds a tensor of the device is said in another file"
 CONTENT = "whether it is right depends on the data"
 RECORD = "what a tracker keeps of a run is not in the source"
@@ -720,6 +721,23 @@ MUTATIONS = [
         "        if distributed.max_over_ranks(float(failed), process.device):\n"
         "            self.wait(process)\n",
         "        if failed:\n            self.settle()\n", check=WRITING),
+    Mutation("K18", "each start takes the folder", "watch", "engine/watch/lease.py",
+        "        if goes_on(path, text, me):\n", "        if False:\n", check=STARTS),
+    Mutation("K18", "a holder that has died holds on", "watch", "engine/watch/lease.py",
+        'return "" if state in "ZX" else rest[18]', "return rest[18]", check=STARTS),
+    Mutation("K18", "a touch is compared with the clock of this host", "watch",
+        "engine/watch/lease.py", "        if touched(path) != before:\n",
+        "        if abs(touched(path) / 1e9 - time.time()) < 30:\n", check=STARTS),
+    Mutation("K18", "the holder touches nothing", "watch", "engine/watch/lease.py",
+        "            os.utime(number)\n", "            pass\n", check=STARTS),
+    Mutation("K18", "a job that comes back waits for itself", "watch", "engine/watch/lease.py",
+        "other.number < me.number", "other.number > me.number", check=STARTS),
+    Mutation("K18", "a refused start has already marked the run as its own", "watch",
+        "engine/checkpoint.py", "        lease.take(run / OWNER, ME)\n",
+        "        (run / OWNER).unlink(missing_ok=True)\n        lease.take(run / OWNER, ME)\n",
+        check=STARTS),
+    Mutation("K18", "a number of a job is enough", "watch", "engine/watch/lease.py",
+        """slurm = f"{os.environ.get('SLURM_CLUSTER_NAME', '')} {slurm}\"""", "pass", check=STARTS),
     Mutation("G15", "a spike is only counted", "watch", "engine/watch/spikes.py",
         "        optimizer.found_inf = (spike | ~finite).float()  # see optim.AdamW\n", "",
         check=SPIKES),
@@ -861,6 +879,14 @@ MUTATIONS = [
         "if watch.files.ends:\n", "if watch.files.ends and not step_batch.stop:\n", check=FILES),
     Mutation("O11", "a wish behind the last log point stays", "watch", "engine/watch/files.py",
         "if not last and state.step", "if state.step", check=FILES),
+    Mutation("O12", "no start says who begins", "watch", "train.py",
+        "    reporter.say(starts.words(process))\n", "", check=STARTS),
+    Mutation("O12", "a commit is told whatever lies beside it", "watch", "engine/watch/starts.py",
+        ' + (" and changes that are not committed" if changed else "")', "", check=STARTS),
+    Mutation("O12", "a repository around the project is the project's", "watch",
+        "engine/watch/starts.py",
+        '        git(project, "ls-files", "--error-unmatch", "train.py")', "        pass",
+        check=STARTS),
     # --- launch ---
     Mutation("L1", "the number of processes is fixed", "slurm", "launch/node.sh",
         '--nproc-per-node="$NPROC"', "--nproc-per-node=8"),
@@ -871,6 +897,11 @@ MUTATIONS = [
     Mutation("L1", "two jobs of ranks without torchrun have one port", "slurm",
         "launch/slurm_direct.sbatch", "PORT=$((20000 + SLURM_JOB_ID % 10000))", "PORT=29500",
         check="D11"),
+    Mutation("L9", "jobs of two clusters have one run", "slurm", "launch/slurm.sbatch",
+        "job=slurm-${SLURM_CLUSTER_NAME:+$SLURM_CLUSTER_NAME-}$SLURM_JOB_ID",
+        "job=slurm-$SLURM_JOB_ID", check=CLUSTERS),
+    Mutation("L9", "jobs of two servers have one run", "hosts", "launch/pbs.sh",
+        "run=${RUN:-pbs-$PBS_JOBID}", "run=${RUN:-pbs-$number}", check=CLUSTERS),
     Mutation("L1", "the world is not stated", "slurm", "launch/node.sh",
         ' ddp.expected_world_size="$((NNODES * NPROC))"', "",
         check="which values a program wants to be told is its own affair"),
