@@ -15,6 +15,7 @@ import torch.distributed as dist
 import train
 from engine import checkpoint, failures
 from engine.state import TrainState
+from engine.watch import files
 from support import common, processes
 
 SETTINGS = [*common.SMALL, "run.name=run", "train.max_steps=6", "log.every_steps=2"]
@@ -37,6 +38,9 @@ def train_and_wish(argv: list[str], run: Path, names: list[str]) -> tuple[int, s
         save(content, file)
 
     common.replace(torch, "save", save_late)
+    if rank := int(os.environ["RANK"]):
+        words = f"a file system may show a file to rank {rank} later"
+        common.replace(files.Files, "look", lambda _: pytest.fail(words))
     signals = [signal.Signals[name] for name in names if name.startswith("SIG")]
 
     def wish(state: TrainState) -> None:

@@ -145,6 +145,14 @@ def test_second_start_is_refused_until_the_first_has_died(tmp_path: Path) -> Non
     world.kill()
 
 
+def test_process_that_has_ended_is_gone() -> None:
+    """Though its parent has not heard of that yet, so that the kernel keeps its number."""
+    assert lease.born(os.getpid()) not in ("", lease.born(os.getppid()))
+    with subprocess.Popen(["true"]) as child:
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert lease.born(child.pid) == ""
+
+
 @pytest.mark.parametrize("offset", [-3600.0, 0.0, 3600.0])
 def test_holder_on_another_host(offset: float, tmp_path: Path) -> None:
     """Its touches show that it goes on, whatever its clock says; without them it has died."""
