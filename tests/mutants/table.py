@@ -728,6 +728,8 @@ MUTATIONS = [
     Mutation("K18", "whoever was on this machine goes on", "watch", "engine/watch/lease.py",
         "            return other.process != me.process and born(other.process) == other.born\n",
         "            return True\n", check=STARTS),
+    Mutation("K18", "a process that is hidden has died", "watch", "engine/watch/lease.py",
+        '        (PROCESSES / "1" / "stat").read_text()\n', "", check=STARTS),
     Mutation("K18", "a touch is compared with the clock of this host", "watch",
         "engine/watch/lease.py", "        if touched(path) != before:\n",
         "        if abs(touched(path) / 1e9 - time.time()) < 30:\n", check=STARTS),

@@ -18,6 +18,7 @@ from engine.settings import ConfigError
 BEAT = 5.0  # seconds from touch to touch
 LOOKS = 60  # without a touch between them: the holder is gone
 PAUSE = 1.0  # seconds from look to look
+PROCESSES = Path("/proc")
 
 
 @dataclass(frozen=True)
@@ -122,17 +123,21 @@ def touched(path: Path) -> int:
 
 
 def machine() -> str:
-    """The kernel, and the container whose process numbers this process sees; '' if not known."""
+    """The kernel, and the container whose process numbers this process sees; '' if not known.
+
+    Where the first process is hidden, as on login nodes, those of other users are, too.
+    """
     with suppress(OSError):
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+        (PROCESSES / "1" / "stat").read_text()
+        boot = (PROCESSES / "sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {(PROCESSES / 'self/ns/pid').readlink()}"
     return ""
 
 
 def born(process: int) -> str:
     """When a process of this machine began, in ticks of its kernel; '' where it has ended."""
     try:
-        text = Path(f"/proc/{process}/stat").read_text()
+        text = (PROCESSES / str(process) / "stat").read_text()
     except OSError:
         return ""
     state, *rest = text.rpartition(") ")[2].split()  # behind the name

@@ -112,10 +112,11 @@ def train_quickly(argv: list[str], job: str = "", looks: int = 60) -> None:
 def begin(
     folder: Path, machine: str = "", offset: float | None = None, job: str = ""
 ) -> processes.World:
-    """A start that holds the run's folder."""
+    """A start that holds the run's folder, and has saved."""
     argv = [f"run.folder={folder}", *SETTINGS]
     world = processes.World(1, hold, argv, machine, offset, job)
-    while not (folder / "holds").exists():
+    saved = checkpoint.path_of(folder / "run", 2).with_suffix(".json")
+    while not ((folder / "holds").exists() and saved.exists()):
         assert world.processes[0].is_alive(), world.answer(0)
         time.sleep(0.02)
     return world
@@ -145,12 +146,17 @@ def test_second_start_is_refused_until_the_first_has_died(tmp_path: Path) -> Non
     world.kill()
 
 
-def test_process_that_has_ended_is_gone() -> None:
-    """Though its parent has not heard of that yet, so that the kernel keeps its number."""
+def test_process_that_has_ended_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though its parent has not heard of that yet; but nothing is known of hidden processes."""
     assert lease.born(os.getpid()) not in ("", lease.born(os.getppid()))
     with subprocess.Popen(["true"]) as child:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert lease.born(child.pid) == ""
+    for name in ("self", "sys", str(os.getpid())):  # what is left of others' processes
+        (tmp_path / name).symlink_to(lease.PROCESSES / name)
+    assert lease.machine() != ""
+    monkeypatch.setattr(lease, "PROCESSES", tmp_path)
+    assert lease.machine() == ""
 
 
 @pytest.mark.parametrize("offset", [-3600.0, 0.0, 3600.0])
