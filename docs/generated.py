@@ -25,7 +25,7 @@ ANSWERS: dict[str, Value] = {
     "dynamic_graph": True,
     "tools": ["profile"],
     "tracker": "tensorboard",
-    "watch": ["replicas", "spikes", "ranks", "speed", "files"],
+    "watch": ["replicas", "spikes", "ranks", "speed", "files", "starts"],
 }
 SECTIONS = ("run", "train", "optim", "ddp", "checkpoint", "log", "profile", "watch")
 OWN_SECTIONS = ("data", "model")  # of each model family

@@ -27,7 +27,7 @@ class Job:
     @property
     def run(self) -> Path:
         """The folder of its run."""
-        return self.folder / "runs" / f"slurm-{self.number}"
+        return self.folder / "runs" / f"slurm-lab-{self.number}"
 
     @property
     def nodes(self) -> list[str]:

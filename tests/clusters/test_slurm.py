@@ -136,6 +136,9 @@ def test_job_told_to_stop_saves_requeues_itself_and_ends_with_the_same_weights(
     saved = re.search(r"asked to stop: saved step (\d+)", log)
     assert saved, log
     assert f"continuing from step_{int(saved[1]):08d}.pt" in log
+    for start in (1, 2):
+        first = rf"start {start} of the job: 4 ranks on 2 hosts: node\d x 2, node\d x 2\npython 3\."
+        assert len(re.findall(first, log)) == 1, log
     assert job.restarts() == 1
     assert_same(last_checkpoint(job.run), undisturbed)
 
@@ -149,6 +152,24 @@ def test_cancelled_job_does_not_come_back(
     lab.command("scancel", job.number)
     job.finish("CANCELLED")
     assert job.restarts() == 0
+
+
+@pytest.mark.thorough
+def test_second_job_in_the_folder_of_a_run_is_refused_while_the_first_goes_on(
+    lab: Lab, folder: Path, environment: dict[str, str]
+) -> None:
+    job = submit(lab, folder, environment, "train.epochs=100000", ON_CPU)
+    job.wait_for_checkpoint()
+    same = {**environment, "RUN": job.run.name}
+    log = submit(lab, folder, same, "train.epochs=100000", ON_CPU).finish("FAILED")
+    assert f"error: runs/{job.run.name} is held by process " in log
+    assert "requeued" not in log
+    assert lab.state(job.number) == "RUNNING"
+    lab.command("scancel", "--signal=KILL", "--full", job.number)
+    lab.wait("the end of the ranks", lambda: lab.state(job.number) != "RUNNING")
+    lab.command("scancel", job.number)
+    log = submit(lab, folder, same, *TRAINED, "train.max_steps=0", "train.epochs=1").finish()
+    assert "continuing from step_" in log
 
 
 @pytest.mark.thorough

@@ -21,7 +21,7 @@ MOST: Answers = {
     "saves": "background",
     "compression": True,
     "tools": ["preflight", "memory", "scaling", "profile", "predict", "checkpoints"],
-    "watch": ["replicas", "spikes", "ranks", "speed", "files"],
+    "watch": ["replicas", "spikes", "ranks", "speed", "files", "starts"],
     "tracker": "wandb",
     "model": "custom",
     "container": "docker",

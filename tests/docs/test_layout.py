@@ -15,7 +15,7 @@ PROJECTS: list[Answers] = [
     {
         "model": "custom",
         "tools": ["preflight"],
-        "watch": ["replicas", "spikes", "ranks", "speed", "files"],
+        "watch": ["replicas", "spikes", "ranks", "speed", "files", "starts"],
         "accumulation": True,
         "amp": "fp16",
     },

@@ -2,6 +2,9 @@
 #
 #   STARTS    a line for each start, and for the error that ended it; the program deletes the file when it saves
 #   RUN       the program's: the name of the run
+# {% if "starts" in watch %}
+#   BEGUN     a line for each start: their number
+# {% endif %}
 #   END       the program's: its error, from the rank that failed first
 #   AGAIN     a line for each time that another start seemed worth while
 begin_start() {
@@ -9,6 +12,9 @@ begin_start() {
     mkdir -p "$JOB_FOLDER"
     rm -f "$JOB_FOLDER/END"
     echo "start on $HOSTNAME" >>"$JOB_FOLDER/STARTS"
+# {% if "starts" in watch %}
+    echo "$HOSTNAME" >>"$JOB_FOLDER/BEGUN"
+# {% endif %}
 }
 
 # {% if "kubernetes" in clusters or "skypilot" in clusters %}

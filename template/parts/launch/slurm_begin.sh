@@ -22,6 +22,8 @@ command -v torchrun >/dev/null || { echo "no torchrun on the PATH: activate the 
 
 # {% endif %}
 read -ra program <<<"${PROGRAM:-train.py}"
+# Clusters that share a file system count their jobs alike, and none goes on with another's run.
+job=slurm-${SLURM_CLUSTER_NAME:+$SLURM_CLUSTER_NAME-}$SLURM_JOB_ID
 # The allocation is what was granted, whatever the lines above say.
 export NNODES=$SLURM_JOB_NUM_NODES
 export NPROC={{ processes_per_node if not gpus_per_node else "$SLURM_GPUS_ON_NODE" if gpu_request == "gres" else "${SLURM_GPUS_PER_NODE##*:}" }}

@@ -1,4 +1,4 @@
-begin_start "$PWD/.job-slurm-$SLURM_JOB_ID"
+begin_start "$PWD/.job-$job"
 # Whoever ends the job may grant its ranks a save.
 trap 'wait; rm -rf "$JOB_FOLDER"' EXIT
 

@@ -4,14 +4,18 @@ import contextlib
 import io
 import os
 import signal
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import torch.distributed as dist
 
 import train
 from engine import checkpoint, failures
 from engine.state import TrainState
+from engine.watch import files
 from support import common, processes
 
 SETTINGS = [*common.SMALL, "run.name=run", "train.max_steps=6", "log.every_steps=2"]
@@ -22,7 +26,21 @@ def train_and_wish(argv: list[str], run: Path, names: list[str]) -> tuple[int, s
     """Train; after three steps somebody makes files. Returns the steps done, and what is said.
 
     A name that begins with SIG is a signal to this rank, which all know of after the same steps.
+    Each file of a checkpoint is begun late, and the files of wishes must be there until then.
     """
+    save = torch.save
+
+    def save_late(content: Any, file: Any) -> None:
+        if not isinstance(file, io.BytesIO) and content["step"] == 4:
+            time.sleep(0.3)
+            there = all((run / name).exists() for name in {*names} & {"SAVE", "STOP"})
+            print("a wish waits for its save" if there else "a wish has gone before its save")
+        save(content, file)
+
+    common.replace(torch, "save", save_late)
+    if rank := int(os.environ["RANK"]):
+        words = f"a file system may show a file to rank {rank} later"
+        common.replace(files.Files, "look", lambda _: pytest.fail(words))
     signals = [signal.Signals[name] for name in names if name.startswith("SIG")]
 
     def wish(state: TrainState) -> None:
@@ -52,6 +70,7 @@ def test_file_saves_or_ends_the_run(names: list[str], tmp_path: Path) -> None:
     told = "STOP: the run saves and ends" if end == 4 else "SAVE: the run saves"
     assert f"step 4  found {told}\n" in answers[0][1]
     assert [said for _, said in answers[1:]] == ["", ""], "rank 0 alone speaks"
+    assert "a wish waits for its save" in answers[0][1], "its end is the answer"
     assert not any((run / name).exists() for name in names)
     (run / "SAVE").touch()  # as from before the start
     steps, said = processes.run(1, train_and_wish, [*argv, "log.every_steps=4"], run, [])[0]
