@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 import train
-from engine import checkpoint, failures
+from engine import checkpoint
 from engine.state import TrainState
 from engine.watch import files
 from support import common, processes
@@ -78,14 +78,10 @@ def test_file_saves_or_ends_the_run(names: list[str], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("names", [["STOP"], ["STOP", "SIGUSR1"]])
-def test_stopped_run_is_not_started_again(
-    names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stopped_run_is_not_started_again(names: list[str], tmp_path: Path) -> None:
     """No marker and no error, though a scheduler asks, too: launch files take the end well."""
-    monkeypatch.setenv(failures.JOB_FOLDER, str(tmp_path))
     argv = [f"run.folder={tmp_path}", *SETTINGS]
     world = processes.World(2, train_and_wish, argv, tmp_path / "run", names)
     assert world.end() == [0, 0]
     assert world.answer(0)["value"][0] == 4
-    assert not (tmp_path / "END").exists()
     assert not (tmp_path / "run" / checkpoint.REQUEUE).exists()
