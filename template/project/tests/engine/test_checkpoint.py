@@ -23,8 +23,7 @@ def save(run: Path, step: int) -> Path:
 def test_rotation_keeps_what_was_just_written(tmp_path: Path) -> None:
     """A damaged file of a later step does not count, and leftovers of a save go."""
     save(tmp_path, 9).write_bytes(b"")
-    leftover = save(tmp_path, 4).with_suffix(".pt.partial")
-    leftover.touch()
+    (leftover := save(tmp_path, 4).with_suffix(".pt.partial")).touch()
     newest = save(tmp_path, 5)
     checkpoint.rotate(newest, keep=1, best_step=0)
     assert checkpoint.newest_good(tmp_path) == str(newest)
