@@ -8,6 +8,7 @@ imported, and becomes what a new Python would have become.
 import contextlib
 import fcntl
 import json
+import multiprocessing
 import os
 import signal
 import socket
@@ -67,6 +68,7 @@ def _run(
 ) -> None:
     os.setsid()
     sys.executable = str(python or sys.executable)
+    multiprocessing.set_executable(sys.executable)  # of what `spawn` starts
     output = os.open(log, os.O_WRONLY | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)
