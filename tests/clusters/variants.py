@@ -36,6 +36,7 @@ VALUES: dict[str, list[Value]] = {
     "cpus_per_gpu": [7],
     "launch_folder": ["launch"],
     "tools": [[], ["preflight"]],
+    "watch": [[], ["starts"]],
 }
 # Answers that may be empty, or have their default: none, each by itself, and all at once.
 OPTIONAL: Answers = {
