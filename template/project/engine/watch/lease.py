@@ -39,6 +39,7 @@ class Lease:
         self.path = Path()
         self.text = ""
         self.over = threading.Event()
+        self.thread = threading.Thread()  # touches the file while the folder is held
 
     def take(self, path: Path, who: str) -> None:
         """Hold the folder of a file; waits for a sign of another holder.
@@ -60,12 +61,15 @@ class Lease:
         os.write(number, self.text.encode())
         os.fsync(number)
         self.over = threading.Event()
-        threading.Thread(target=touch, args=(number, self.over), daemon=True).start()
+        self.thread = threading.Thread(target=touch, args=(number, self.over), daemon=True)
+        self.thread.start()
         return True
 
     def give_back(self) -> None:
         """Let the next start begin at once, wherever that start is."""
         self.over.set()
+        if self.thread.is_alive():
+            self.thread.join()
         with suppress(OSError):
             if self.path.read_text() == self.text:
                 self.path.unlink()
