@@ -148,7 +148,9 @@ def test_second_start_is_refused_until_the_first_has_died(tmp_path: Path) -> Non
 
 def test_process_that_has_ended_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Though its parent has not heard of that yet; but nothing is known of hidden processes."""
-    assert lease.born(os.getpid()) not in ("", lease.born(os.getppid()))
+    with subprocess.Popen(["sleep", "60"]) as child:
+        assert lease.born(child.pid) not in ("", lease.born(os.getpid()))
+        child.kill()
     with subprocess.Popen(["true"]) as child:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
         assert lease.born(child.pid) == ""
