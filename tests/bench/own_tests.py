@@ -19,7 +19,7 @@ MOST: dict[str, Any] = {
     "activation_checkpointing": True,
     "sharding": "zero1",
     "saves": "background",
-    "watch": ["spikes", "ranks", "speed", "files"],  # with ZeRO-1 there are no replicas
+    "watch": ["spikes", "ranks", "speed", "files", "starts"],  # with ZeRO-1 there are no replicas
     "compression": True,
     "tracker": "wandb",
     "tools": ["preflight", "memory", "scaling", "profile", "predict", "checkpoints"],
