@@ -8,7 +8,7 @@ from ddpgen.asking.known import MAIN_FOLDER
 from ddpgen.asking.question import Answers
 from ddpgen.errors import show
 from ddpgen.fetching.git import git
-from ddpgen.renaming.migrations import between
+from ddpgen.renaming.migrations import between, table
 from ddpgen.rendering.versions import Part
 from ddpgen.updating.merge import Merge, apply, merge
 from ddpgen.updating.project import Project
@@ -89,9 +89,18 @@ def _report(outcome: Merge) -> str:
     ]
     lines += [f"{'deleted':9}{path} (by you; the template changed it)" for path in outcome.deleted]
     lines += [f"{'skipped':9}{path} (git does not know yours)" for path in outcome.unknown]
-    lines += [f"{'CONFLICT':9}{path}" for path in sorted(outcome.stages)]
+    lines += [f"{'CONFLICT':9}{path}{_removed(outcome, path)}" for path in sorted(outcome.stages)]
     if outcome.stages:
         lines.append(
             "Both you and the template changed these. Edit them, `git add` them, and commit."
         )
     return "\n".join(lines)
+
+
+def _removed(outcome: Merge, path: str) -> str:
+    """Return what to do with a file that the user changed and the template has no more."""
+    if any(entry.partition("\t")[0].endswith(" 3") for entry in outcome.stages[path]):
+        return ""
+    homes = [step.merged[path] for step in table() if path in step.merged]
+    home = f", which is part of {homes[-1]} now: put what is yours there" if homes else ""
+    return f" (the template no longer has this file{home}; then `git rm {shlex.quote(path)}`)"

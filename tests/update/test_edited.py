@@ -70,15 +70,25 @@ def test_own_tests_pass_as_before(
     assert (code == 0) == (not conflicts)
     say(f"own tests after an update: {tag} {project}, {conflicts} conflicts")
     if after := own_tests(folder, forked):
-        lab.git("stash", "--include-untracked", cwd=folder)
+        lab.git("add", "--all", cwd=folder)  # git keeps nothing aside that is not resolved
+        lab.git("stash", cwd=folder)
         assert lab.git("rev-parse", "HEAD", cwd=folder) == before
         assert own_tests(folder, forked), f"{folder}: passed before the update\n{after}"
         say(f"own tests after an update: {tag} {project} failed before, too")
 
 
 def resolve(folder: Path) -> int:
-    """Resolve conflicts as their user would: the template's lines, then the user's functions."""
-    count = 0
+    """Resolve conflicts as their user would: the template's lines, then the user's functions.
+
+    Functions in a file that the template no longer has go into that of which the file is part now.
+    """
+    merged = {old: new for step in migrations.table() for old, new in step.merged.items()}
+    there = {old: new for old, new in merged.items() if (folder / old).is_file()}
+    for old, new in there.items():
+        with (folder / new).open("a") as home:
+            home.write(functions((folder / old).read_text()))
+        (folder / old).unlink()
+    count = len(there)
     for path in folder.rglob("*"):
         if path.suffix in {".py", ".toml"} and "<<<<<<<" in (text := path.read_text()):
             text, number = CONFLICT.subn(both, text)
@@ -89,8 +99,13 @@ def resolve(folder: Path) -> int:
 
 def both(conflict: re.Match[str]) -> str:
     """The template's side, and the functions on the user's."""
-    wanted = re.escape(FUNCTION).replace(r"\{number\}", r"\d+")
-    return conflict["theirs"] + "".join(re.findall(wanted, conflict["mine"]))
+    return conflict["theirs"] + functions(conflict["mine"])
+
+
+def functions(text: str) -> str:
+    """The user's functions in a text, which may begin with one."""
+    wanted = re.escape(FUNCTION.strip()).replace(r"\{number\}", r"\d+")
+    return "".join(f"\n\n{found}\n" for found in re.findall(wanted, text))
 
 
 def own_tests(folder: Path, forked: Path) -> str:
