@@ -762,7 +762,7 @@ MUTATIONS = [
     Mutation("K18", "a number of a job is enough", "watch", "engine/watch/lease.py",
         """slurm = f"{os.environ.get('SLURM_CLUSTER_NAME', '')} {slurm}\"""", "pass", check=STARTS),
     Mutation("K19", "the word of the other ranks is not waited for", "shards", "engine/folders.py",
-        "                answers = [own, *(distributed.on_main(_as_main(process, n), str) "
+        "                answers = [own, *(on_main(_as_main(process, n), str) "
         "for n in others)]\n", "                answers = [own] * len(others)\n", check=SHARES),
     Mutation("K19", "what other ranks say of their failures is lost", "shards",
         "engine/folders.py", "                    if error:\n",

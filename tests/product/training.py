@@ -4,11 +4,14 @@ import json
 import math
 import re
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+from torch.utils._pytree import tree_map
 
 from product import forkserver
 
@@ -98,10 +101,14 @@ def stop_and_resume(
 
 
 def content(checkpoint: Path) -> Any:
-    """What a checkpoint holds; of a folder, the bytes of its files."""
-    if checkpoint.is_dir():
-        return {file.name: file.read_bytes() for file in checkpoint.iterdir()}
-    return torch.load(checkpoint, weights_only=True)
+    """What a checkpoint holds; of a folder what PyTorch's own reader finds, and the rest."""
+    if not checkpoint.is_dir():
+        return torch.load(checkpoint, weights_only=True)
+    with tempfile.NamedTemporaryFile() as file:
+        dcp_to_torch_save(checkpoint, file.name)
+        shares = torch.load(file.name, weights_only=True)
+    rest = torch.load(checkpoint / "rest.pt", weights_only=True)
+    return shares, tree_map(lambda x: x.shape if getattr(x, "is_meta", False) else x, rest)
 
 
 def same(one: Any, other: Any) -> bool:

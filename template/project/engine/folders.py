@@ -29,7 +29,7 @@ from torch.distributed.tensor import DTensor
 from torch.futures import Future
 
 import config
-from engine import distributed
+from engine.distributed import Process, on_main
 
 REST = "rest.pt"
 CONTENTS = ".metadata"  # in which file of the folder each share is, as rank 0 lists them
@@ -49,7 +49,7 @@ PLAIN = {
 class Writer(FileSystemWriter):
     """Writes the shares of this rank; rank 0 has the digests of all ranks' files."""
 
-    def __init__(self, folder: Path, process: distributed.Process) -> None:
+    def __init__(self, folder: Path, process: Process) -> None:
         super().__init__(folder)
         self.process = process
         self.digests: dict[str, str] = {}
@@ -78,18 +78,18 @@ class Writer(FileSystemWriter):
         def gather() -> None:
             others = range(1, process.world_size)
             with suppress(dist.DistStoreError):  # a rank is gone: it will be missed soon
-                answers = [own, *(distributed.on_main(_as_main(process, n), str) for n in others)]
+                answers = [own, *(on_main(_as_main(process, n), str) for n in others)]
                 for error, digests in map(json.loads, answers):
                     if error:
                         raise config.ConfigError(error)
                     self.digests |= digests
 
-        own = distributed.on_main(_as_main(process, process.rank), write)
-        distributed.on_main(process, gather)
+        own = on_main(_as_main(process, process.rank), write)
+        on_main(process, gather)
         return results[0]
 
 
-def _as_main(process: distributed.Process, rank: int) -> distributed.Process:
+def _as_main(process: Process, rank: int) -> Process:
     """The same ranks for `on_main`, where another one than rank 0 does the task."""
     store = PrefixStore(f"rank {rank}", process.store)
     return replace(process, rank=abs(process.rank - rank), store=store)
@@ -113,7 +113,7 @@ class Reader(FileSystemReader):
 
 
 def write(
-    folder: Path, content: dict[str, Any], process: distributed.Process
+    folder: Path, content: dict[str, Any], process: Process
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Write the shares of all ranks. Returns the rest, and on rank 0 the digest of each file.
 
