@@ -86,6 +86,9 @@ def projects() -> Iterator[Answers]:
             yield plain | needed | {name: chosen}
     for sharding, checkpoint in (("fsdp", True), ("hsdp", False)):
         yield plain | {"sharding": sharding, "checkpoint": checkpoint}
+    shards: Answers = {"sharding": "fsdp", "checkpoint": True, "saves": "shards"}
+    yield plain | shards
+    yield plain | shards | {"tools": ["checkpoints"]}
     for model in template.QUESTIONS["model"].values:
         for tool in ("predict", "checkpoints"):
             yield plain | {"model": model, "checkpoint": True, "tools": [tool]}

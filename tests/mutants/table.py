@@ -43,6 +43,7 @@ BASES: dict[str, Answers] = {
         "watch": ["speed"],
     },
     "background": {"model": "mlp", "amp": "off", "saves": "background", "watch": ["files"]},
+    "shards": {"model": "mlp", "amp": "off", "sharding": "fsdp", "saves": "shards"},
     "causal": {"model": "causal-lm", "amp": "off"},
     "vision": {"model": "vision", "amp": "off"},
     "text": {"model": "text-classifier", "amp": "off"},
@@ -86,6 +87,7 @@ FSDP = "the checker reads programs of DDP: what FSDP shares out, the source alon
 REPLICAS = "which values must be equal on all ranks is not in the source"
 SPIKES = "which losses and norms are usual shows while a run goes on"
 WRITING = "which thread writes, and when it has ended, is said in several files"
+SHARES = "which files belong to a checkpoint is known when it is written"
 WAITING = "who is waited for shows while a run stands still"
 FILES = "how people ask a run to stop is its own affair"
 SPEED = "which rank is slow shows while a run goes on"
@@ -582,6 +584,13 @@ MUTATIONS = [
         "    tensor = values.to_local()\n", check=FSDP),
     Mutation("F4", "weights as they lie in the model", "fsdp", "engine/state.py",
         "shares.gathered(self.model.state_dict(), is_main)", "self.model.state_dict()", check=FSDP),
+    Mutation("F4", "of shares, those of rank 0 alone are written", "shards", "engine/folders.py",
+        "        shared[name] = tensor\n        return torch.empty(tensor.shape, dtype",
+        "        if process.is_main:\n            shared[name] = tensor\n"
+        "        return torch.empty(tensor.shape, dtype", check=FSDP),
+    Mutation("F4", "the rest has whole weights of rank 0", "shards", "engine/folders.py",
+        '        return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")\n',
+        "        return tensor.full_tensor()\n", check=FSDP),
     Mutation("F5", "blocks are not wrapped", "fsdp", "engine/sharding.py",
         "        fully_shard(block, mesh=mesh, reshard_after_forward=again, mp_policy=policy)\n",
         "", check=FSDP),
@@ -752,6 +761,24 @@ MUTATIONS = [
         check=STARTS),
     Mutation("K18", "a number of a job is enough", "watch", "engine/watch/lease.py",
         """slurm = f"{os.environ.get('SLURM_CLUSTER_NAME', '')} {slurm}\"""", "pass", check=STARTS),
+    Mutation("K19", "the word of the other ranks is not waited for", "shards", "engine/folders.py",
+        "                answers = [own, *(on_main(_as_main(process, n), str) "
+        "for n in others)]\n", "                answers = [own] * len(others)\n", check=SHARES),
+    Mutation("K19", "what other ranks say of their failures is lost", "shards",
+        "engine/folders.py", "                    if error:\n",
+        "                    if error and not digests:\n                        continue\n"
+        "                    if error:\n", check=SHARES),
+    Mutation("K20", "only the rest is verified", "shards", "engine/checkpoint.py",
+        'folders.damage(path, manifest["sha256"])',
+        'folders.damage(path, {folders.REST: manifest["sha256"][folders.REST]})', check=SHARES),
+    Mutation("K20", "a file is good when it is there", "shards", "engine/folders.py",
+        "if new != digests[name]]", "if not new]", check=SHARES),
+    Mutation("K7", "the list of shares is unpickled as it is", "shards", "engine/folders.py",
+        "_Unpickler(file).load()", "pickle.load(file)",
+        check="that a class reads a pickle with a list of names is its own affair"),
+    Mutation("K7", "the list of shares may name anything", "shards", "engine/folders.py",
+        "        if (module, name) not in PLAIN:\n", "        if not module:\n",
+        check="that a class reads a pickle with a list of names is its own affair"),
     Mutation("G15", "a spike is only counted", "watch", "engine/watch/spikes.py",
         "        optimizer.found_inf = (spike | ~finite).float()  # see optim.AdamW\n", "",
         check=SPIKES),

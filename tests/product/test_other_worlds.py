@@ -19,6 +19,8 @@ def project(model: str, sharding: str, folder: Path, shared: Path) -> list[str]:
     """Write the project, in place of the one that is there; returns the overrides of its runs."""
     norm = {"batch_norm": "group"} if model in ("resnet", "custom") else {}
     options = {"accumulation": sharding == "zero1", "sharding": sharding}
+    if sharding == "fsdp":  # from a whole file into shares
+        options["saves"] = "shards"
     answers = completed({"model": model, **norm, **PLAIN, **options})
     template.write(answers, folder)
     several = ["train.micro_batch_size=1"] if sharding == "zero1" else []

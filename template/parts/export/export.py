@@ -4,10 +4,16 @@
 import shutil
 from pathlib import Path
 
+# {% if saves == 'shards' %}
+import config
+from engine import folders
+from tools import chosen
+# {% else %}
 import torch
 
 import config
 from tools import chosen
+# {% endif %}
 
 
 def write(run: Path, folder: Path, newest: bool) -> int:
@@ -16,7 +22,11 @@ def write(run: Path, folder: Path, newest: bool) -> int:
         from safetensors.torch import save
     except ImportError as error:
         raise config.ConfigError("export needs safetensors: pip install safetensors") from error
+    # {% if saves == 'shards' %}
+    content = folders.whole(chosen.checkpoint_of(run, newest), without="optimizer")
+    # {% else %}
     content = torch.load(chosen.checkpoint_of(run, newest), map_location="cpu", weights_only=True)
+    # {% endif %}
     # The format knows no tensor with two names: each name gets a copy.
     weights = {name: weight.clone().contiguous() for name, weight in content["model"].items()}
     about = {"format": "pt", "step": str(content["step"])}

@@ -31,7 +31,7 @@ def train_and_wish(argv: list[str], run: Path, names: list[str]) -> tuple[int, s
     save = torch.save
 
     def save_late(content: Any, file: Any) -> None:
-        if not isinstance(file, io.BytesIO) and content["step"] == 4:
+        if isinstance(content, dict) and content.get("step") == 4:
             time.sleep(0.3)
             there = all((run / name).exists() for name in {*names} & {"SAVE", "STOP"})
             print("a wish waits for its save" if there else "a wish has gone before its save")

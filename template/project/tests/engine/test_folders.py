@@ -1,0 +1,146 @@
+"""A checkpoint is a folder with a share of each rank, and counts when all of them are in it."""
+
+import json
+import os
+import pickle
+import resource
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.testing import assert_close
+
+import config
+from engine import checkpoint, folders
+from support import common, processes
+from tools import whole
+
+RANKS = 3
+STEPS = 7  # saves after steps 2, 3, 4, 6 and 7
+SETTINGS = [*common.SMALL, "run.name=run", f"train.max_steps={STEPS}", "checkpoint.every_steps=2"]
+NEWEST = "step_00000007.pt"
+
+
+def content(folder: Path) -> dict[str, Any]:
+    """What the last checkpoint of a run holds, but for the config, which names the folder."""
+    found = folders.whole(checkpoint.path_of(folder / "run", STEPS))
+    return {name: value for name, value in found.items() if name != "config"}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that nothing stopped; tests copy it."""
+    folder = tmp_path_factory.mktemp("trained")
+    processes.run(RANKS, common.train_short_epochs, [f"run.folder={folder}", *SETTINGS])
+    return folder
+
+
+def test_each_rank_writes_its_share(trained: Path, tmp_path: Path) -> None:
+    """Each file has a share of the state, and all together have the state once, on nodes too."""
+    argv = [f"run.folder={tmp_path}", *SETTINGS, "fsdp.shard_over=node"]
+    world = processes.World(4, common.train_short_epochs, argv, per_node=2)
+    assert world.end() == [0] * 4
+    for folder in (trained, tmp_path):
+        path = checkpoint.path_of(folder / "run", STEPS)
+        manifest = json.loads(path.with_suffix(".json").read_text())
+        names = {file.name for file in path.iterdir()}
+        shares = {f"__{rank}_0.distcp" for rank in range(manifest["world_size"])}
+        assert names == manifest["sha256"].keys() == shares | {folders.REST, folders.CONTENTS}
+        held = folders.opened(path)
+        assert all(weight.is_meta for weight in held["model"].values()), "rank 0 has whole weights"
+        full = sum(value.nbytes for value in held["model"].values()) * 3
+        sizes = [(path / name).stat().st_size for name in shares]
+        overhead = 4000 * 3 * len(held["model"])
+        assert max(sizes) < full / 2 + overhead
+        assert full <= sum(sizes) < 1.1 * full + overhead * len(sizes)
+
+
+def test_goes_on_on_other_ranks_and_from_one_file(trained: Path, tmp_path: Path) -> None:
+    """Two ranks go on from the shares of three, and from a file as other projects write it."""
+    run = tmp_path / "shares" / "run"
+    shutil.copytree(trained / "run", run)
+    (tmp_path / "file").mkdir()
+    whole.main([str(run), str(tmp_path / "file" / "run")])
+    file = checkpoint.path_of(tmp_path / "file" / "run", STEPS)
+    assert checkpoint.problem(file) == ""
+    assert file.is_file()
+    assert_close(content(tmp_path / "file"), content(trained), rtol=0, atol=0)
+    found = []
+    for kind in ("shares", "file"):
+        argv = [f"run.folder={tmp_path / kind}", *SETTINGS, f"train.max_steps={STEPS + 2}"]
+        processes.run(2, common.train_short_epochs, argv)
+        path = checkpoint.path_of(tmp_path / kind / "run", STEPS + 2)
+        assert path.is_dir()
+        found.append({k: v for k, v in folders.whole(path).items() if k != "config"})
+    assert_close(found[0], found[1], rtol=0, atol=0)
+    assert common.history(tmp_path / "shares/run") == common.history(tmp_path / "file/run")
+
+
+def train_and_die(argv: list[str]) -> None:
+    """Train; rank 1 is killed when it has written its share of the third save."""
+    left, digest = [1, 2, 3], folders.digest
+
+    def die(path: Path) -> str:
+        if left.pop() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return digest(path)
+
+    if os.environ["RANK"] == "1":
+        common.replace(folders, "digest", die)
+    common.train_short_epochs(argv)
+
+
+def test_kill_in_a_save_leaves_the_one_before(trained: Path, tmp_path: Path) -> None:
+    """What one rank did not finish never counts; the run goes on from the checkpoint before."""
+    argv = [f"run.folder={tmp_path}", *SETTINGS]
+    codes = processes.World(RANKS, train_and_die, argv).end(first_failure=True)
+    assert codes[1] == -signal.SIGKILL
+    saves = tmp_path / "run" / checkpoint.FOLDER
+    assert Path(checkpoint.newest_good(tmp_path / "run")).name == "step_00000003.pt"
+    assert len([*saves.glob("*.partial")]) == 1, "it was not inside a save"
+    assert processes.World(RANKS, common.train_short_epochs, argv).end() == [0] * RANKS
+    assert_close(content(tmp_path), content(trained), rtol=0, atol=0)
+    assert not [*saves.glob("*.partial")]
+    checkpoint.rotate(path := saves / NEWEST, keep=1, best_step=STEPS)
+    assert {file.name for file in saves.iterdir()} == {path.name, path.with_suffix(".json").name}
+
+
+def train_on_a_full_disk(argv: list[str]) -> None:
+    """Train; after step 4 rank 1 can write no more than a few bytes."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill(state: Any) -> None:
+        if state.step == 4 and os.environ["RANK"] == "1":
+            resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit[1]))
+
+    common.before_step(fill)
+    try:
+        common.train_short_epochs(argv)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+
+
+def test_failed_share_keeps_what_is_there(tmp_path: Path) -> None:
+    """All ranks end with the reason of the rank that failed, and earlier checkpoints are good."""
+    world = processes.World(RANKS, train_on_a_full_disk, [f"run.folder={tmp_path}", *SETTINGS])
+    assert world.end() == [1] * RANKS
+    for rank in range(RANKS):
+        assert "rank 1 cannot write: [Errno 27] File too large" in world.answer(rank)["error"]
+    found = checkpoint.found(tmp_path / "run" / checkpoint.FOLDER)
+    assert [checkpoint.problem(path) for path in found] == [""] * 3
+
+
+def test_list_of_shares_runs_no_code(trained: Path, tmp_path: Path) -> None:
+    """Whoever wrote the folder: only plain values are read from it."""
+
+    class Code:
+        def __reduce__(self) -> Any:
+            return Path.touch, (tmp_path / "run",)
+
+    shutil.copytree(trained / "run" / checkpoint.FOLDER / NEWEST, path := tmp_path / NEWEST)
+    (path / folders.CONTENTS).write_bytes(pickle.dumps(Code()))
+    with pytest.raises(config.ConfigError, match="which is not read"):
+        folders.whole(path)
+    assert not (tmp_path / "run").exists()
