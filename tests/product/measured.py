@@ -8,6 +8,7 @@ own sends them.
 
 import json
 import sys
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,10 @@ import torch.distributed as dist
 from engine import distributed, loading
 from tools.memory import __main__ as memory
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
 from torch.futures import Future
+from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity, profile, record_function
 
 STEPS = 3  # DDP has formed its buckets anew, the moments are there
@@ -38,12 +42,29 @@ def stay(_: object, bucket: dist.GradBucket) -> Future[Tensor]:
     return done
 
 
+class Stay:
+    """In place of FSDP's collectives, since Gloo's own copies are none of what the step needs."""
+
+    @staticmethod
+    def allocate(size: list[int], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        return torch.empty(size, dtype=dtype, device=device)
+
+    def __call__(self, output_tensor: Tensor, input_tensor: Tensor, **_: object) -> None:
+        """An all-gather, or a reduce-scatter, among ranks that have the same."""
+        size = min(output_tensor.numel(), input_tensor.numel())
+        for row in output_tensor.view(-1, size):  # of one of which the input may be a view
+            row.copy_(input_tensor[:size])
+
+
 def lasting(state: Any, step_batch: Any) -> int:
     """Bytes that are there before a step: weights, moments, buckets, and the step's first batch."""
     optimizer = getattr(state.optimizer, "optim", state.optimizer)  # the one that ZeRO-1 wraps
     moments = [t for of_one in optimizer.state.values() for t in of_one.values()]
     batch = step_batch.batches[0] if hasattr(step_batch, "batches") else step_batch.batch
     tensors = [*state.model.parameters(), *state.model.buffers(), *moments, *batch]
+    if not isinstance(state.model, DistributedDataParallel):  # FSDP: shares, filled up
+        stores = [t.to_local() if isinstance(t, DTensor) else t for t in tensors]
+        return sum(t.untyped_storage().nbytes() for t in stores)
     if not state.model.gradient_as_bucket_view:  # beside the buckets, where they are kept
         tensors += [p.grad for p in state.model.parameters() if p.grad is not None]
     facts = state.model._get_ddp_logging_data()
@@ -57,8 +78,13 @@ def train_steps(cfg: config.Config, process: distributed.Process) -> tuple[int, 
     batches = loading.plan(cfg.train, process.world_size)
     loaders = loading.build(splits, cfg, process, batches)
     state = train.start_state(cfg, splits.shape, process)
-    if cfg.ddp.compress == "none":
+    compress = cfg.ddp.compress if hasattr(cfg, "ddp") else ""
+    if compress == "none":
         state.model.register_comm_hook(None, stay)
+    for part in state.model.modules():
+        if isinstance(part, FSDPModule):
+            part.set_custom_all_gather(Stay())
+            part.set_custom_reduce_scatter(Stay())
     saves = "checkpoint" in vars(cfg)
     loaders.shard.start(0, *([0] if saves else []))
     step_batches = loading.step_batches(loaders, STEPS, *([bool] if saves else []))
@@ -67,7 +93,7 @@ def train_steps(cfg: config.Config, process: distributed.Process) -> tuple[int, 
         with record_function(NAME if number == STEPS else "another"):
             steps.train_step(state, step_batch, cfg, process, constant_rate)
     assert state.step == STEPS, "too little data"
-    errors = state.compressor.error_dict if cfg.ddp.compress == "powersgd" else {}
+    errors = state.compressor.error_dict if compress == "powersgd" else {}
     return before, sum(error.nbytes for error in errors.values())
 
 
@@ -76,8 +102,9 @@ def added(trace: Path) -> int:
     events = json.loads(trace.read_text())["traceEvents"]
     (step,) = (event for event in events if event.get("name") == NAME)
     end = step["ts"] + step["dur"]
-    counts = [(e["ts"], e["args"]) for e in events if e.get("name") == "[memory]"]
-    before = [found["Total Allocated"] for at, found in counts if at < step["ts"]]
+    found = [(e["ts"], e["args"]) for e in events if e.get("name") == "[memory]"]
+    counts = sorted(found, key=itemgetter(0))  # of several threads
+    before = [f["Total Allocated"] for at, f in counts if at < step["ts"]]
     return max(f["Total Allocated"] for at, f in counts if step["ts"] <= at <= end) - before[-1]
 
 
@@ -87,12 +114,13 @@ def main() -> None:
         vars(torch.ops.mkldnn).pop(name, None)  # as this CPU does it: emulation takes more memory
     cfg = config.load(Path("config.toml"), sys.argv[1:])
     loading.prepare(cfg.data)
-    with distributed.session(cfg.ddp) as process:
+    with distributed.session(cfg.ddp if hasattr(cfg, "ddp") else cfg.fsdp) as process:
         with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
             before, errors = train_steps(cfg, process)
         trace = Path(f"trace{process.rank}.json")
         recorded.export_chrome_trace(str(trace))
-        found = memory.estimate(cfg, process.world_size, process.device)
+        layout = memory.lay_out(cfg, process.world_size)
+        found = memory.estimate(cfg, layout, process.device)
         numbers = {
             "measured": before + added(trace),
             "estimated": found.total,

@@ -2,7 +2,10 @@
 
 import ast
 import json
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +41,10 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("prepared")
 
 
-KNOWN = ("off", "zero1")  # sharding; the question refuses the tool beside FSDP
-
-
 def measure(answers: Answers, project: Path, data: Path, *more: str) -> list[dict[str, Any]]:
     """What was measured, and estimated, on each of two ranks."""
-    template.write({**answers, "tools": ["memory"], "compression": True}, project)
+    compression = answers["sharding"] in ("off", "zero1")
+    template.write({**answers, "tools": ["memory"], "compression": compression}, project)
     (project / "train.py").rename(project / "original.py")
     shutil.copy(Path(__file__).with_name("measured.py"), project / "train.py")
     model = str(answers["model"])
@@ -67,8 +68,7 @@ def close(found: dict[str, Any]) -> bool:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "program" in metafunc.fixturenames:
         every = metafunc.config.getoption("--programs") == "all"
-        rows = [row for row in combinations(STEP_OPTIONS) if row["sharding"] in KNOWN]
-        chosen = (pairs if every else singles)(rows)
+        chosen = (pairs if every else singles)(list(combinations(STEP_OPTIONS)))
         metafunc.parametrize("program", chosen, ids=identifier)
 
 
@@ -88,6 +88,53 @@ def test_gradients_beside_the_buckets(answers: Answers, tmp_path: Path, prepared
     assert close(beside)
     # Where they are summed up outside the buckets anyway, they only stay longer.
     assert beside["estimated"] > views["estimated"] or answers is SUMMED
+
+
+@pytest.mark.parametrize("value", ["reshard_after_forward=false", "reduce_each_micro_batch=true"])
+def test_values_of_fsdp_count(value: str, tmp_path: Path, prepared: Path) -> None:
+    """Weights that stay gathered, and gradients that are shared out after each micro-batch."""
+    program = completed({**SUMMED, "sharding": "fsdp"}, STEP_OPTIONS)
+    changed = measure(program, tmp_path / "project", prepared, f"fsdp.{value}")[0]
+    assert close(changed)
+
+
+def test_a_model_beyond_this_host_is_estimated(tmp_path: Path) -> None:
+    """A GPT of 31 billion parameters, in a process that may take 8 GiB."""
+    template.write({"model": "gpt", "tools": ["memory"]}, tmp_path)
+    code = "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33));"
+    code += "sys.argv[0] = 'memory'; runpy.run_module('tools.memory', run_name='__main__')"
+    sizes = ["model.width=8192", "model.layers=38", "model.heads=64", "data.window=256"]
+    options = ["--ranks=1024", "--ranks-per-node=8", "--gib=80", "train.global_batch_size=1024"]
+    command = [sys.executable, "-c", code, *options, *sizes, f"data.source={ast.__file__}"]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr[-2000:]
+    last = run.stdout.splitlines()[-1]
+    assert re.match("does not fit with off; zero1 needs .* GiB, hsdp over 8 of each node", last)
+    assert last.endswith(": ddpgen set sharding=hsdp"), last
+
+
+FSDP_MODELS = [
+    row for row in combinations(("model", "batch_norm")) if row.get("batch_norm") in (None, "group")
+]
+
+
+@pytest.mark.parametrize("row", FSDP_MODELS, ids=identifier)
+def test_blocks_are_found_before_a_change(row: Answers, tmp_path: Path) -> None:
+    """What a project with DDP takes for blocks are those that model.BLOCK names with FSDP."""
+    template.write({**row, "tools": ["memory"], "sharding": "fsdp"}, tmp_path)
+    code = """
+import config, data, model
+from engine import loading
+from tools.memory import gathering
+cfg = config.load(config.DEFAULTS, __import__("sys").argv[1:])
+loading.prepare(cfg.data)
+network = model.build(cfg.model, data.open_splits(cfg.data).shape)
+named = [part for part in network.modules() if isinstance(part, model.BLOCK)]
+assert [*map(id, gathering.repeated(network))] == [*map(id, named)] != []
+"""
+    command = [sys.executable, "-c", code, *SIZES[str(row["model"])]]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr[-2000:]
 
 
 def test_what_powersgd_left_out(tmp_path: Path, prepared: Path) -> None:
