@@ -19,7 +19,7 @@ EFFECTS = {
     "howto/commit.md": ["my-project/.pre-commit-config.yaml"],
     "howto/fewer-gpus.md": ["my-run/runs/first/curve.png"],
     "howto/fine-tune.md": ["my-assistant/exported/adapter_model.safetensors"],
-    "howto/fsdp.md": ["my-model/engine/sharding.py", "my-model/runs/first/curve.png"],
+    "howto/fsdp.md": ["my-model/runs/first-whole/curve.png", "my-model/runs/first/curve.png"],
     "howto/hang.md": ["my-hang/runs/first/config.toml"],
     "howto/hugging-face.md": ["my-model/runs/lora/curve.png"],
     "howto/images.md": ["my-images/runs/first/curve.png", "my-vision/exported/model.safetensors"],

@@ -44,17 +44,14 @@ def renamed(answers: Mapping[str, Value], tag: str) -> dict[str, Value]:
 def after_update(answers: Mapping[str, Value], since: str, to: str) -> dict[str, Value]:
     """The answers after an update: a project of before 0.5.0 keeps all tools that it had.
 
-    What is watched over is new: nobody gets that by an update.
+    What is watched over came with 0.6.0: nobody gets that by an update.
     """
     tools = ["preflight", "memory", "scaling", "profile"]
     tools += ["checkpoints"] * bool(answers.get("checkpoint", True))
     had = {"compression": True, "tools": tools}
     crosses = origin.order(since) < (0, 5, 0) <= origin.order(to)
-    watch = (
-        {"watch": list[str]()}
-        if origin.order(since) < origin.order(OLD) <= origin.order(to)
-        else {}
-    )
+    older = origin.order(since) < (0, 6, 0) <= origin.order(to)
+    watch = {"watch": list[str]()} if older else {}
     return renamed(answers, to) | (had if crosses else {}) | watch
 
 
