@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from product import template
 
+from ddpgen.asking import questions
 from ddpgen.asking.question import Answers, Value
 from docs.page import DOCS, ROOT
 
@@ -15,6 +16,7 @@ TABLE = DOCS / "reference" / "files.md"
 ROW = re.compile(r"^\| `([^`]+)` \| [^|]+ \| ([^|]*)\|$", re.MULTILINE)
 CONDITION = re.compile(r"`(\w+)=([\w,-]+)`")
 NOT_ONLY_LOCAL = "`clusters` other than `local` alone"
+FSDP_WORKS = "answers that FSDP does not refuse"
 # A project with every file that does not belong to a cluster, and one with the fewest files.
 MOST: Answers = {
     "checkpoint": True,
@@ -49,6 +51,9 @@ def expected(condition: str, answers: Answers) -> bool:
         return expected(first, answers) and expected(second, answers)
     if condition == NOT_ONLY_LOCAL:
         return answers.get("clusters") != ["local"]
+    if condition == FSDP_WORKS:
+        states = questions.load().evaluate(answers)
+        return any(state.value for state in states if state.question.name == "may_shard")
     if not condition:
         return True
     alternatives = condition.split(", or ")

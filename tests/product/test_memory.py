@@ -110,7 +110,7 @@ def test_a_model_beyond_this_host_is_estimated(tmp_path: Path) -> None:
     assert run.returncode == 0, run.stderr[-2000:]
     last = run.stdout.splitlines()[-1]
     assert re.match("does not fit with off; zero1 needs .* GiB, hsdp over 8 of each node", last)
-    assert last.endswith(": ddpgen set sharding=hsdp"), last
+    assert last.endswith(": choose sharding=hsdp"), last
 
 
 FSDP_MODELS = [
