@@ -1,4 +1,4 @@
-"""Two layers, and their loss."""
+"""Some layers, and their loss."""
 
 # {% if dynamic_graph %}
 import random
@@ -14,13 +14,27 @@ import config
 import data
 
 
+class Layer(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + F.gelu(self.linear(x))
+
+
+# {% if sharded %}
+BLOCK = Layer  # a module whose weights are gathered, used and freed together
+
+
+# {% endif %}
 class Classifier(nn.Module):
     """Points [B, 2] float32 to logits [B, classes]."""
 
     def __init__(self, cfg: config.Model, shape: data.Shape) -> None:
         super().__init__()
         self.stem = nn.Linear(2, cfg.width)
-        self.layer = nn.Linear(cfg.width, cfg.width)
+        self.layers = nn.ModuleList(Layer(cfg.width) for _ in range(2))
         self.head = nn.Linear(cfg.width, shape.classes)
         # {% if dynamic_graph %}
         self.layer_drop = cfg.layer_drop
@@ -39,13 +53,14 @@ class Classifier(nn.Module):
         return logits
 
     def deepened(self, x: Tensor) -> Tensor:
-        """The second layer's output."""
-        # {% if activation_checkpointing %}
-        inner: Tensor = checkpoint(self.layer, x, use_reentrant=False)
-        # {% else %}
-        inner: Tensor = self.layer(x)
-        # {% endif %}
-        return x + F.gelu(inner)
+        """The layers' output."""
+        for layer in self.layers:
+            # {% if activation_checkpointing %}
+            x = checkpoint(layer, x, use_reentrant=False)
+            # {% else %}
+            x = layer(x)
+            # {% endif %}
+        return x
 
 
 def build(cfg: config.Model, shape: data.Shape) -> nn.Module:
