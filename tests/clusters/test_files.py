@@ -177,7 +177,7 @@ def test_gpus_reach_containers(
     folder = project(clusters=["local", "ssh", "kubernetes"], container="docker", **gpus) / "launch"
     for name in ("ssh.sh", "local.sh"):
         assert f"docker run --rm --init {docker} " in (folder / name).read_text(), name
-    for name in ("trainjob.yaml", "pytorchjob.yaml"):
+    for name in ("trainjob.yaml", "pytorchjob.yaml", "jobset.yaml"):
         assert f'{pod}: "2"' in (folder / "kubernetes" / name).read_text(), name
     assert ("rocm" in (folder / "Dockerfile").read_text()) == (vendor == "amd")
     script = "PATH= && . launch/env.sh && network_env && echo $MIOPEN_USER_DB_PATH"

@@ -48,6 +48,7 @@ OPTIONAL: Answers = {
     "qos": "_a.b-C",
     "constraint": "_a.b&c|D-e",
     "memory": "480G",
+    "kueue_queue": "a-b.c",
     "gpu_request": "gres",
     "modules": "a/1.0-b c_d+e",
     "sharding": "fsdp",

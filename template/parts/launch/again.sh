@@ -7,6 +7,9 @@
 # {% endif %}
 #   END       the program's: its error, from the rank that failed first
 #   AGAIN     a line for each time that another start seemed worth while
+# {% if "kubernetes" in clusters %}
+#   OVER      a pod's, when a mistake has ended the job
+# {% endif %}
 begin_start() {
     export JOB_FOLDER=$1
     mkdir -p "$JOB_FOLDER"
@@ -47,6 +50,9 @@ attend() {
     return "$status"
 }
 
+# Whether the error $1 is a mistake in config, data or surroundings, which would only come again.
+is_mistake() { [[ $1 =~ ^(SystemExit|ConfigError|RankError):" " && $1 != "SystemExit: 75 in "* ]]; }
+
 # Sets `reason` to why another start may end better than the one that ended with `status`; empty where it may not.
 look_back() {
     local error="" limit=""
@@ -58,9 +64,9 @@ look_back() {
 # {% endif %}
     touch "$JOB_FOLDER/STARTS"
     [[ ! -e $JOB_FOLDER/END ]] || error=$(<"$JOB_FOLDER/END")
+    ! is_mistake "$error" || return 0
     case $error in
     "SystemExit: 75 in "*) reason="it was told to stop, and has saved" saved=1 ;;
-    "SystemExit: "* | "ConfigError: "* | "RankError: "*) return 0 ;; # a mistake would only come again
     *) reason=${error:-status $status, and no rank has noted an error} ;;
     esac
     if ((told == 1 && saved == 0)); then
