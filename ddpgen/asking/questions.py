@@ -157,8 +157,8 @@ class Questionnaire:
     def _why_inactive(self, question: Question, context: Mapping[str, Value]) -> str:
         if question.computed:
             return COMPUTED
-        names = jinja2.meta.find_undeclared_variables(self._environment.parse(str(question.when)))
-        here = " and ".join(f"{name} is {show(context[name])}" for name in sorted(names))
+        _, names = self._render(str(question.when))
+        here = " and ".join(f"{name} is {show(context[name])}" for name in names)
         return f"does not apply here: it needs {question.condition}, but {here}"
 
 

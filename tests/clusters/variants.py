@@ -84,17 +84,27 @@ def read_by_launch_files() -> set[str]:
 
 
 def contexts() -> Iterator[Answers]:
-    """What templates see, for every combination of values that ddpgen accepts."""
+    """What templates see, for every combination of values that ddpgen accepts; each once.
+
+    An answer to a question that does not apply changes nothing: many combinations give the same.
+    """
     questionnaire = questions.load()
     values = {n: v or list(questionnaire.questions[n].values) for n, v in VALUES.items()}
     optional: list[Answers] = [{}, *({k: v} for k, v in OPTIONAL.items()), OPTIONAL]
     optional += [{"gpus_per_node": 0}, {"gpu_vendor": "amd"}]
+    known: set[str] = set()
     for *combination, more in itertools.product(*values.values(), optional):
         given = {**dict(zip(values, combination, strict=True)), **more}
-        states = list(questionnaire.evaluate(given))
-        # An answer to a question that does not apply here: the combination without it comes too.
-        if not any(state.active and state.problem for state in states):
-            yield {state.question.name: state.value for state in states}
+        seen: Answers = {}
+        for state in questionnaire.evaluate(given):
+            if state.active and state.problem:
+                break
+            seen[state.question.name] = state.value
+        else:
+            key = repr(seen)
+            if key not in known:
+                known.add(key)
+                yield seen
 
 
 @kept

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
-from functools import cache
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -26,11 +26,10 @@ from ddpgen.asking.question import Answers, Value
 from ddpgen.rendering.render import files_of, render
 from ddpgen.web.interface import Interface
 from product import programs, template
-from product.combinations import cover, identifier
+from product.combinations import identifier
 from product.joined import Joined
 from product.kept import kept
 
-NUMBERS: dict[tuple[str, str, str], int] = {}
 # Answers without choices, each with what a template could trip over.
 FREE: dict[str, list[Value]] = {
     "project_name": ["Abc-1.x_y"],
@@ -50,25 +49,17 @@ def with_every_text(*endings: str) -> list[Answers]:
 @kept
 def projects(*endings: str) -> list[Answers]:
     """All pairs of values, and every two lines that follow each other in any text of a file."""
-    pairs, files = programs.every_pair(), _files(endings)
-    known = set().union(*(_neighbours(answers, files) for answers in pairs))
-    others = with_every_text(*endings)
-    return pairs + [others[n] for n in cover([_neighbours(row, files) - known for row in others])]
+    pairs, others = programs.every_pair(), with_every_text(*endings)
+    return pairs + programs.few_with_all(others, _files(endings), _neighbours, pairs)
 
 
 def _files(endings: tuple[str, ...]) -> list[str]:
     return [path for path in template.files() if path.endswith(endings)]
 
 
-def _neighbours(answers: Answers, files: list[str]) -> set[int]:
-    """A number for each two lines that follow each other in a file of the project."""
-    return set().union(*(_pairs(path, template.text(path, answers) or "") for path in files))
-
-
-@cache
-def _pairs(path: str, text: str) -> frozenset[int]:
-    lines = pairwise(["", *text.splitlines(), ""])
-    return frozenset(NUMBERS.setdefault((path, *pair), len(NUMBERS)) for pair in lines)
+def _neighbours(path: str, text: str | None) -> Iterator[tuple[str, str, str]]:
+    """Each two lines that follow each other in a file of the project."""
+    return ((path, *pair) for pair in pairwise(["", *(text or "").splitlines(), ""]))
 
 
 @pytest.fixture(scope="session")

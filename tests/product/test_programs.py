@@ -96,19 +96,23 @@ def pool() -> Iterator[Pool]:
 def reference(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., History]:
     """The history of the plainest program that computes the same, on as many ranks.
 
-    It is trained once, for all workers.
+    Answers that give the same files, as how to save where nothing is saved, have one. It is trained
+    once, for all workers.
     """
+    paths = programs.training_files()
 
     @cache
     def history_of(ranks: int, frozen: str) -> History:
         answers: Answers = json.loads(frozen)  # as a text, because an answer may be a list
-        digest = hashlib.sha256(repr((ranks, frozen)).encode()).hexdigest()[:16]
+        overrides = settings(answers, shared)
+        decides = ranks, overrides, dict(template.project(answers, paths))
+        digest = hashlib.sha256(repr(decides).encode()).hexdigest()[:16]
         kept = shared / f"reference-{digest}.json"
         with filelock.FileLock(kept.with_suffix(".lock")):
             if not kept.exists():
                 folder = tmp_path_factory.mktemp("reference")
-                template.write(answers, folder)
-                rows = train(folder, ranks, settings(answers, shared))
+                template.write(answers, folder, paths)
+                rows = train(folder, ranks, overrides)
                 kept.write_text(json.dumps(rows))
         found: History = json.loads(kept.read_text())
         return found
@@ -140,13 +144,22 @@ def _small(common: str) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """MLflow's, with its tables: to make these takes longer than a small training."""
-    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+def empty_database(shared: Path) -> Path:
+    """MLflow's, with its tables: to make these takes longer than a small training.
 
-    folder = tmp_path_factory.mktemp("mlflow")
-    SqlAlchemyStore(f"sqlite:///{folder}/mlflow.db", str(folder)).engine.dispose()
-    return folder / "mlflow.db"
+    It is made once, for all workers.
+    """
+    folder = shared / "mlflow"
+    made = folder / "mlflow.db"
+    with filelock.FileLock(shared / "mlflow.lock"):
+        if not made.exists():
+            from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+            folder.mkdir(exist_ok=True)
+            begun = folder / "begun.db"
+            SqlAlchemyStore(f"sqlite:///{begun}", str(folder)).engine.dispose()
+            begun.rename(made)
+    return made
 
 
 def test_program(
