@@ -98,9 +98,13 @@ def _report(outcome: Merge) -> str:
 
 
 def _removed(outcome: Merge, path: str) -> str:
-    """Return what to do with a file that the user changed and the template has no more."""
+    """Return what to do with a file that the user changed and the project no longer has."""
     if any(entry.partition("\t")[0].endswith(" 3") for entry in outcome.stages[path]):
         return ""
     homes = [step.merged[path] for step in table() if path in step.merged]
-    home = f", which is part of {homes[-1]} now: put what is yours there" if homes else ""
-    return f" (the template no longer has this file{home}; then `git rm {shlex.quote(path)}`)"
+    names = ("ls-tree", "-r", "--name-only", outcome.result, "--", *homes)
+    home = homes and git(*names, repository=outcome.repository).strip()
+    advice = f"put your lines into {home}, and" if home else "keep your file, or"
+    return (
+        f" (the template has no such file for your answers: {advice} `git rm {shlex.quote(path)}`)"
+    )

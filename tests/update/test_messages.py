@@ -238,7 +238,8 @@ def test_edited_file_that_the_template_deleted_is_kept_and_reported(
     lab.commit(project)
     done = lab.ddpgen("update", cwd=project)
     assert done.returncode == 1
-    assert f"CONFLICT {DELETED} (the template no longer has this file; then `git rm" in done.stdout
+    words = "(the template has no such file for your answers: keep your file, or `git rm"
+    assert f"CONFLICT {DELETED} {words} {DELETED}`)" in done.stdout
     assert (project / DELETED).read_text().endswith("# mine\n")
 
 

@@ -223,19 +223,24 @@ def test_users_files_follow(lab: Lab, old: Path, capsys: pytest.CaptureFixture[s
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.parametrize(
+    ("data", "advice"),
+    [
+        ([], "put your lines into engine/checkpoint.py, and"),
+        (["checkpoint=false"], "keep your file, or"),  # the new home is not there, either
+    ],
+)
 def test_the_new_home_of_users_lines_is_named(
-    lab: Lab, old: Path, capsys: pytest.CaptureFixture[str]
+    data: list[str], advice: str, lab: Lab, old: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Lines in a file that is part of another now stay there until the user moves them."""
+    """Lines in a file that is part of another file now stay there until the user moves them."""
     with (old / "checkpoint_files.py").open("a") as file:
         file.write("MINE = 1\n")
     lab.commit(old)
-    assert update.update(old, None, [], dry_run=False) == 1
+    assert update.update(old, None, data, dry_run=False) == 1
     output = capsys.readouterr().out
-    assert (
-        "CONFLICT engine/checkpoint_files.py (the template no longer has this file, which" in output
-    )
-    assert "is part of engine/checkpoint.py now: put what is yours there" in output
+    assert "CONFLICT engine/checkpoint_files.py (the template has no such file" in output
+    assert f"for your answers: {advice} `git rm engine/checkpoint_files.py`)" in output
     assert "MINE = 1" in (old / "engine/checkpoint_files.py").read_text()
 
 
