@@ -64,7 +64,7 @@ def trained() -> list[str]:
     names = ", ".join(f"`{name}`" for name in programs.separable())
     paths = {path for name in programs.separable() for path in programs.touched(name)}
     touched = ", ".join(f"`{path}`" for path in sorted(paths))
-    more = f"{len(programs.parts())} more: every form that {touched} take together"
+    more = f"{len(programs.parts())} more: every form that a function of {touched} takes"
     return [
         f"- Options that shape the program: {valid} valid combinations, {every} programs.",
         f"- `make test` trains the {len(programs.cores())} in which {names} is off, and {more}.",

@@ -161,14 +161,22 @@ def alone() -> list[Answers]:
 
 @kept
 def parts() -> list[Answers]:
-    """Few programs with separable options that have every text which no core has.
+    """Few programs with separable options that have every function which no core has.
 
     First those with one such option, whose files then differ from a core's by nothing else; then
-    those for texts that need several. The config is a list of values, which every option lengthens
-    by itself: of these files each line is trained.
+    those for functions that need several. Functions of one file that depend on different options
+    are combined no further than those of two files are: `every_pair` has any two choices, and
+    names and types are checked in whole files. The config is a list of values, which every option
+    lengthens by itself: of these files each line is trained.
     """
-    found = _untrained(cores(), alone())
-    return found + _untrained([*cores(), *found], programs())
+    found = _untrained(cores(), alone(), functions)
+    return found + _untrained([*cores(), *found], programs(), functions)
+
+
+@kept
+def forms() -> list[Answers]:
+    """Few more, of which any training file has every text, with all that several options do."""
+    return _untrained([*cores(), *alone()], programs(), lambda text: [("", text)])
 
 
 @cache
@@ -177,13 +185,35 @@ def code() -> list[str]:
     return [path for path in training_files() if path not in (CONFIG, CONFIG_TYPES)]
 
 
-def _untrained(trained: Sequence[Answers], rows: Sequence[Answers]) -> list[Answers]:
-    """Few of the rows with all texts, or lines, that none of the trained programs has."""
-    return few_with_all(mixed(rows), [*code(), CONFIG, CONFIG_TYPES], _code_or_lines, trained)
+def _untrained(
+    trained: Sequence[Answers],
+    rows: Sequence[Answers],
+    units: Callable[[str], Iterable[tuple[str, str]]],
+) -> list[Answers]:
+    """Few of the rows with all units of code, or lines, that none of the trained programs has."""
+
+    def features(path: str, text: str | None) -> Iterable[Hashable]:
+        lines = str(text).splitlines()
+        return {(path, *unit) for unit in units(text or "")} if path in code() else lines
+
+    return few_with_all(mixed(rows), [*code(), CONFIG, CONFIG_TYPES], features, trained)
 
 
-def _code_or_lines(path: str, text: str | None) -> Iterable[Hashable]:
-    return [(path, text)] if path in code() else str(text).splitlines()
+@cache
+def functions(text: str) -> frozenset[tuple[str, str]]:
+    """The statements of a module and of its classes, each with the name of its class."""
+    lines, found = text.splitlines(), set()
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ClassDef):
+            found |= {(node.name, _lines(statement, lines)) for statement in node.body}
+            node.end_lineno = node.body[0].lineno - 1  # what is left is its head
+        found.add(("", _lines(node, lines)))
+    return frozenset(found)
+
+
+def _lines(node: ast.stmt, lines: list[str]) -> str:
+    parts = [node, *getattr(node, "decorator_list", [])]
+    return "\n".join(lines[min(part.lineno for part in parts) - 1 : node.end_lineno])
 
 
 def few_with_all(

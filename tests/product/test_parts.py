@@ -1,7 +1,7 @@
 """What is trained, and what needs not be: shown by the texts of all programs.
 
 Every core is trained. A separable option leaves all files but those that it touches as they are,
-and of those every text is trained.
+and of those every function is trained in every form.
 """
 
 import pytest
@@ -60,11 +60,19 @@ def _looks_up(source: Template, option: str, values: Answers) -> bool:
     return False
 
 
-def test_every_text_of_every_training_file_is_trained() -> None:
+def test_every_function_of_every_training_file_is_trained() -> None:
     trained = [*programs.cores(), *programs.parts()]
     columns = template.columns([*trained, *programs.programs()], programs.code())
     for path, texts in zip(programs.code(), columns, strict=True):
-        assert {*texts[: len(trained)]} >= {*texts}, path
+        seen, every = ({*found} - {None} for found in (texts[: len(trained)], texts))
+        functions = [frozenset().union(*map(programs.functions, found)) for found in (seen, every)]
+        assert functions[0] == functions[1], path
+
+
+def test_functions_are_the_statements_of_a_module_and_of_its_classes() -> None:
+    text = "import os\n@made\nclass A(B):\n    x: int\n    @cache\n    def f():\n        pass\n"
+    found = {("", "import os"), ("", "@made\nclass A(B):"), ("A", "    x: int")}
+    assert programs.functions(text) == found | {("A", "    @cache\n    def f():\n        pass")}
 
 
 @pytest.mark.parametrize("path", [programs.CONFIG, programs.CONFIG_TYPES])

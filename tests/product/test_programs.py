@@ -67,7 +67,9 @@ def resident(how_many: str) -> list[Answers]:
         return few()
     if how_many == "pairs":
         return []
-    return programs.alone() if how_many == "all" else [*programs.cores(), *programs.parts()]
+    if how_many == "all":
+        return [*programs.alone(), *programs.forms()]
+    return [*programs.cores(), *programs.parts()]
 
 
 def processes(how_many: str) -> list[Answers]:
