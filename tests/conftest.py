@@ -22,10 +22,12 @@ ONE_WORKER = (
     "test_many_nodes.py",
     "test_pbs_lsf.py",
 )
-# They share what takes long to write, every distinct file of the product; or a browser, a server.
+# They share what takes long to write, every distinct file of the product, the site; or a browser, a
+# server.
 FILES = (
     "product/test_files.py",
     "clusters/test_files.py",
+    "docs/test_site.py",
     "web/test_catalogue.py",
     "web/test_interface.py",
     "web/test_page.py",

@@ -220,14 +220,16 @@ def test_nothing_for_a_shell_gets_into_an_answer(text: str) -> None:
     questionnaire = questions.load()
     base: Answers = {"clusters": sorted(SCRIPTS), "nodes": 2, "container": "apptainer"}
     base["network"] = "infiniband"
+    pods = base | {"clusters": ["kubernetes"], "container": "docker"}
     free = [q for q in questionnaire.questions.values() if q.type == "str" and not q.choices]
     names = [question.name for question in free if not question.computed]
     assert len(names) > 5
     usual = {"time_limit": "1:00:00", "memory": "8G", "launch_folder": "launch_1"}
     for name in names:
-        answers.resolve(questionnaire, base | {name: usual.get(name, "usual")})
+        seen = pods if name == "kueue_queue" else base
+        answers.resolve(questionnaire, seen | {name: usual.get(name, "usual")})
         with pytest.raises(DdpgenError):
-            answers.resolve(questionnaire, base | {name: text})
+            answers.resolve(questionnaire, seen | {name: text})
 
 
 def test_template_needs_no_trust() -> None:

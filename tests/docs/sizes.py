@@ -31,6 +31,12 @@ RUNS = (
 # GPT-2, GPT-2 XL, and a model of LLaMA's width and depth: width, layers, heads.
 MODELS = {"124 M": (768, 12, 12), "1.5 B": (1600, 48, 25), "7 B": (4096, 32, 32)}
 GIB = (24, 80, 141)
+# GPUs compute in bfloat16, and this CPU may not.
+AS_ON_A_GPU = """
+import runpy, steps
+steps.autocasts = lambda device: True
+runpy.run_module("tools.memory", run_name="__main__")
+"""
 # What is chosen, one after the other.
 LEVERS: dict[str, dict[str, Any]] = {
     "micro-batch of 1": {},
@@ -55,7 +61,7 @@ def needed(model: str, lever: str, folder: Path) -> float:
     values |= {"data.source": tokens, "data.vocabulary": 50257, "data.window": 1024}
     values |= {"train.global_batch_size": 8, "train.micro_batch_size": 1}
     done = subprocess.run(
-        [sys.executable, "-m", "tools.memory", "--ranks", "8", "--gib", "80"]
+        [sys.executable, "-c", AS_ON_A_GPU, "--ranks", "8", "--gib", "80"]
         + [f"{key}={value}" for key, value in values.items()],
         cwd=project,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
