@@ -1071,7 +1071,7 @@ MUTATIONS = [
     Mutation("L10", "a node is left out that no other replaces", "slurm", "launch/slurm_nodes.sh",
         "if (kinds[node] in free) { print", "{ print", check=NODES),
     Mutation("L10", "a node without GPUs counts as free", "slurm", "launch/slurm_nodes.sh",
-        "%c %m %G %f", "%c", check=NODES),
+        '$1 = $2 = ""', '$0 = ""', check=NODES),
     Mutation("L10", "nodes that the user left out are forgotten", "slurm", "launch/slurm_nodes.sh",
         "exclude=${out:+$out,}$node", "exclude=$node", check=NODES),
     Mutation("L10", "SLURM's own requeue is not heard", "slurm", "launch/slurm.sbatch",
