@@ -92,6 +92,7 @@ WAITING = "who is waited for shows while a run stands still"
 FILES = "how people ask a run to stop is its own affair"
 SPEED = "which rank is slow shows while a run goes on"
 MODE = "in which mode a network is shows while a run goes on"
+NODES = "which node is to blame and which one is free is known to SLURM alone"
 STARTS = "that two starts may have one run is not in the source"
 CLUSTERS = "which clusters share a file system is not in the source"
 ELSEWHERE = "that a field holds a tensor of the device is said in another file"
@@ -1063,5 +1064,28 @@ MUTATIONS = [
     Mutation("L8", "starts that have saved count", "slurm", "engine/checkpoint.py",
         'folder), "STARTS").unlink(', 'folder), "STARTED").unlink(',
         check="what a launch file counts is its own affair"),
+    Mutation("L10", "a job comes back to the same node for ever", "slurm", "launch/slurm_nodes.sh",
+        "| uniq --repeated)", "| head -n 0)", check=NODES),
+    Mutation("L10", "a node that failed once is left out", "slurm", "launch/slurm_nodes.sh",
+        "| uniq --repeated)", "| uniq)", check=NODES),
+    Mutation("L10", "a node is left out that no other replaces", "slurm", "launch/slurm_nodes.sh",
+        "if (kinds[node] in free) { print", "{ print", check=NODES),
+    Mutation("L10", "a node without GPUs counts as free", "slurm", "launch/slurm_nodes.sh",
+        '$1 = $2 = ""', '$0 = ""', check=NODES),
+    Mutation("L10", "nodes that the user left out are forgotten", "slurm", "launch/slurm_nodes.sh",
+        "exclude=${out:+$out,}$node", "exclude=$node", check=NODES),
+    Mutation("L10", "SLURM's own requeue is not heard", "slurm", "launch/slurm.sbatch",
+        "trap end_with_slurm TERM\n", "", check=NODES),
+    Mutation("L10", "a job that runs is changed", "slurm", "launch/slurm.sbatch",
+        '    scontrol requeue "$SLURM_JOB_ID"\n    leave_out\n',
+        '    leave_out\n    scontrol requeue "$SLURM_JOB_ID"\n', check=NODES),
+    Mutation("L10", "the error of a disk ends the job", "slurm", "launch/again.sh",
+        "[[ $error && ! $blamed ]]", "[[ $error ]]", check=NODES),
+    Mutation("L10", "a program's error is held against its node", "slurm", "launch/again.sh",
+        "(5|19|30|116)", "([0-9]+)", check=NODES),
+    Mutation("L10", "an illegal access is held against its node", "slurm", "launch/again.sh",
+        '"ECC|', '"illegal|ECC|', check=NODES),
+    Mutation("L10", "ranks do not say where they failed", "slurm", "engine/failures.py",
+        "os.environ.get('SLURMD_NODENAME', '')", "os.environ.get('NODENAME', '')", check=NODES),
 ]
 # fmt: on

@@ -5,8 +5,11 @@
 # {% if "starts" in watch %}
 #   BEGUN     a line for each start: their number
 # {% endif %}
-#   END       the program's: its error, from the rank that failed first
+#   END       the program's: its error, from the rank that failed first{{ "; then this rank's node" if "slurm" in clusters }}
 #   AGAIN     a line for each time that another start seemed worth while
+# {% if "slurm" in clusters %}
+#   NODES     a line for each failure of a node: its name
+# {% endif %}
 # {% if "kubernetes" in clusters %}
 #   OVER      a pod's, when a mistake has ended the job
 # {% endif %}
@@ -53,10 +56,28 @@ attend() {
 # Whether the error $1 is a mistake in config, data or surroundings, which would only come again.
 is_mistake() { [[ $1 =~ ^(SystemExit|ConfigError|RankError):" " && $1 != "SystemExit: 75 in "* ]]; }
 
+# {% if "slurm" in clusters %}
+# Prints the node whose devices or disks are to blame for the error $1 of a rank on node $2; none where a program may be.
+node_to_blame() {
+# {% if gpus_per_node %}
+    local device="CUDA|HIP" fault="ECC|[Nn][Vv][Ll]ink|hardware|unknown error|unavailable|not yet initialized"
+    [[ ! $1 =~ ($device)" error: ".*($fault) ]] || echo "$2"
+# {% endif %}
+# {% if "replicas" in watch %}
+    [[ ! $1 =~ ^ReplicaError:.*" than most: rank "[0-9]+" on "([^,. ]+)[^,\ ]*". All were equal" ]] || echo "${BASH_REMATCH[1]}"
+# {% endif %}
+    # EIO, ENODEV, EROFS, ESTALE
+    [[ ! $1 =~ ^OSError:" [Errno "(5|19|30|116)"]" ]] || echo "$2"
+}
+
+# {% endif %}
 # Sets `reason` to why another start may end better than the one that ended with `status`; empty where it may not.
+# {% if "slurm" in clusters %}
+# Sets `blamed` to the node whose devices or disks the error tells of.
+# {% endif %}
 look_back() {
-    local error="" limit=""
-    reason="" saved=0
+    local error="" limit=""{{ ' node=""' if "slurm" in clusters }}
+    reason="" saved=0{{ ' blamed=""' if "slurm" in clusters }}
     ((status != 0)) || return 0
 # {% if tools %}
     # A tool saves nothing that another start could go on from.
@@ -64,6 +85,10 @@ look_back() {
 # {% endif %}
     touch "$JOB_FOLDER/STARTS"
     [[ ! -e $JOB_FOLDER/END ]] || error=$(<"$JOB_FOLDER/END")
+# {% if "slurm" in clusters %}
+    [[ $error != *$'\n'* ]] || node=${error##*$'\n'} error=${error%%$'\n'*}
+    blamed=$(node_to_blame "$error" "$node")
+# {% endif %}
     ! is_mistake "$error" || return 0
     case $error in
     "SystemExit: 75 in "*) reason="it was told to stop, and has saved" saved=1 ;;
@@ -75,7 +100,7 @@ look_back() {
         echo "$error" >>"$JOB_FOLDER/STARTS"
     fi
     echo "$reason" >>"$JOB_FOLDER/AGAIN"
-    if [[ $error ]] && (($(grep -cxF -- "$error" "$JOB_FOLDER/STARTS") > 1)); then
+    if [[ $error{{ " && ! $blamed" if "slurm" in clusters }} ]] && (($(grep -cxF -- "$error" "$JOB_FOLDER/STARTS") > 1)); then
         limit="the same error has come twice, without a save between"
     elif (($(grep -c "^start on " "$JOB_FOLDER/STARTS") >= 3)); then
         limit="three starts have saved nothing"

@@ -1,0 +1,61 @@
+# shellcheck shell=bash
+# Read by the batch scripts: which nodes of a job that has failed are lost, and which one the next start does without.
+
+# SLURM itself takes SlurmdTimeout, often 300 s, to notice that a node is lost. Without any answer the question failed.
+silent_nodes() {
+    local answers
+    answers=$(timeout --kill-after=5 60 srun --overlap printenv SLURMD_NODENAME 2>/dev/null) || true
+    [[ ! $answers ]] || comm -23 <(scontrol show hostnames "$SLURM_JOB_NODELIST" | sort) <(sort <<<"$answers")
+}
+
+# Prints a node of $1 if another one like it is free that is neither in $1 nor in $2, lists with a node on each line.
+replaceable_node() {
+    sinfo --noheader --Node --partition="$SLURM_JOB_PARTITION" --format="%N %T %c %m %G %f" |
+        awk -v worn=" ${1//$'\n'/ } " -v taken=" ${2//$'\n'/ } " '
+            { node = $1; state = $2; $1 = $2 = ""; listed = " " node " " }
+            index(worn, listed) { kinds[node] = $0 }
+            !index(worn taken, listed) && state ~ /^(idle|mixed)~?$/ { free[$0] }
+            END { for (node in kinds) if (kinds[node] in free) { print node; exit } }'
+}
+
+# Notes the nodes "$@" that have failed in this start. Sets `exclude` to those that the next start does without, if one has
+# failed twice and another like it is free: else the job could wait for ever.
+exclude=""
+look_for_worn_node() {
+    local out left="" worn node
+    printf '%s\n' "$@" | sed '/^$/d' | sort --unique >>"$JOB_FOLDER/NODES"
+    out=$(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%x) || return 0
+    [[ $out != "(null)" ]] || out=""
+    [[ ! $out ]] || left=$(scontrol show hostnames "$out")
+    worn=$(comm -23 <(sort "$JOB_FOLDER/NODES" | uniq --repeated) <(sort <<<"$left"))
+    [[ $worn ]] || return 0
+    node=$(replaceable_node "$worn" "$left"$'\n'"$(scontrol show hostnames "$SLURM_JOB_NODELIST")")
+    if [[ $node ]]; then
+        exclude=${out:+$out,}$node
+        echo "$node has failed twice: left out of the next start" >&2
+    else
+        echo "${worn//$'\n'/, } has failed twice, but no other node like it is free" >&2
+    fi
+}
+
+# Only a job that waits can be changed: after its requeue, while SLURM ends this script.
+leave_out() {
+    [[ $exclude ]] || return 0
+    for _ in {1..10}; do
+        ! scontrol update JobId="$SLURM_JOB_ID" ExcNodeList="$exclude" || break
+        sleep 1
+    done
+}
+
+# SLURM ends this script: somebody has ended the job, or SLURM has noticed that a node is lost, and requeues the job.
+end_with_slurm() {
+    local lost
+    trap "" TERM
+    lost=$(sinfo --noheader --Node --nodes="$SLURM_JOB_NODELIST" --states=down --format=%N) || true
+    if [[ $lost ]]; then
+        trap - EXIT # the next start counts on
+        look_for_worn_node "${blamed:-}" "${silent:-}" "$lost" || true
+        leave_out
+    fi
+    exit 1
+}
