@@ -40,7 +40,8 @@ def left_out(job: Job) -> str:
     return shown.partition("ExcNodeList=")[2].split()[0]
 
 
-@pytest.mark.parametrize("script", [TORCHRUN, pytest.param(DIRECT, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("script", [TORCHRUN, DIRECT])
 @pytest.mark.disturbed("The disk of its second node fails in each start")
 def test_job_goes_on_without_a_node_that_has_failed_twice(
     script: str, lab: Lab, project: Callable[..., Path], environment: dict[str, str]
@@ -49,7 +50,7 @@ def test_job_goes_on_without_a_node_that_has_failed_twice(
     folder = with_bad_disk(project, 2)
     own = ("--exclude=node3",)
     job = submit(lab, folder, environment, *SHORT, script=script, options=own)
-    log = job.finish()
+    log = job.finish(seconds=400)
     assert job.restarts() == 2, log
     assert "node2 has failed twice: left out of the next start" in log
     assert left_out(job) == "node3,node2"
@@ -63,7 +64,7 @@ def test_job_does_not_wait_for_a_node_that_is_not_there(
     lab: Lab, project: Callable[..., Path], environment: dict[str, str]
 ) -> None:
     job = submit(lab, with_bad_disk(project, 4), environment, *SHORT)
-    log = job.finish("FAILED")
+    log = job.finish("FAILED", seconds=400)
     assert job.restarts() == 2, log
     assert "node2 has failed twice, but no other node like it is free" in log
     assert "not again, since three starts have saved nothing" in log
