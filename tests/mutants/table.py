@@ -769,6 +769,18 @@ MUTATIONS = [
         "engine/folders.py", "                    if error:\n",
         "                    if error and not digests:\n                        continue\n"
         "                    if error:\n", check=SHARES),
+    Mutation("K19", "a rank that says nothing has written", "shards", "engine/checkpoint.py",
+        "    if len(digests) < world_size:\n", "    if len(digests) > world_size:\n", check=SHARES),
+    Mutation("K19", "nobody looks for the files", "shards", "engine/checkpoint.py",
+        "[name for name in digests if not (partial / name).is_file()]",
+        "[name for name in digests if not name]", check=SHARES),
+    Mutation("K19", "the manifest before the folder has its name", "shards",
+        "engine/checkpoint.py", "    folders.rename(partial, path)\n"
+        "    _write_manifest(path, rest, world_size, digests)\n",
+        "    _write_manifest(path, rest, world_size, digests)\n"
+        "    folders.rename(partial, path)\n", check=SHARES),
+    Mutation("K19", "the name of the folder stays in memory", "shards", "engine/folders.py",
+        "    os.fsync(parent)\n", "", check=SHARES),
     Mutation("K20", "only the rest is verified", "shards", "engine/checkpoint.py",
         'folders.damage(path, manifest["sha256"])',
         'folders.damage(path, {folders.REST: manifest["sha256"][folders.REST]})', check=SHARES),

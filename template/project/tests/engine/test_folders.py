@@ -3,17 +3,20 @@
 import json
 import os
 import pickle
+import re
 import resource
 import shutil
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch.distributed as dist
 from torch.testing import assert_close
 
 import config
-from engine import checkpoint, folders
+from engine import checkpoint, distributed, folders, report
 from support import common, processes
 from tools import whole
 
@@ -130,6 +133,95 @@ def test_failed_share_keeps_what_is_there(tmp_path: Path) -> None:
         assert "rank 1 cannot write: [Errno 27] File too large" in world.answer(rank)["error"]
     found = checkpoint.found(tmp_path / "run" / checkpoint.FOLDER)
     assert [checkpoint.problem(path) for path in found] == [""] * 3
+
+
+def train_apart(argv: list[str]) -> None:
+    """Train; rank 2 is on a node that has its own disk in this place."""
+    if os.environ["RANK"] == "2":
+        shared = report.run_folder
+        common.replace(report, "run_folder", lambda *rest: shared(*rest).with_name("here"))
+    common.train_short_epochs(argv)
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_nodes_must_share_the_folder(copied: bool, trained: Path, tmp_path: Path) -> None:
+    """A node's own disk has nothing, or a copy of the run: the node says so, and trains nothing."""
+    if copied:
+        for name in ("run", "here"):
+            shutil.copytree(trained / "run", tmp_path / name)
+        (tmp_path / "here" / checkpoint.OWNER).write_text("an older start")
+    argv = [f"run.folder={tmp_path}", *SETTINGS, f"train.max_steps={STEPS + 1}"]
+    world = processes.World(RANKS, train_apart, argv)
+    assert world.end(first_failure=True)[2] == 1
+    assert "all nodes must share run.folder" in world.answer(2)["error"]
+
+
+def train_without_rank_2(argv: list[str], lost: str) -> None:
+    """Train; rank 0 does not see the file of rank 2, or does not hear that the file is written."""
+    digest, on_main = folders.digest, distributed.on_main
+
+    def take_away(path: Path) -> str:
+        found = digest(path)
+        if path.name == "__2_0.distcp":
+            path.unlink()
+        return found
+
+    def hear(process: distributed.Process, task: Any) -> str:
+        if task is str and not process.is_main and os.environ["RANK"] == "0":
+            raise dist.DistStoreError("rank 2 is silent for too long")
+        return on_main(process, task)
+
+    common.replace(folders, *(("digest", take_away) if lost == "file" else ("on_main", hear)))
+    common.train_short_epochs(argv)
+
+
+@pytest.mark.parametrize(
+    "lost, words", [("file", "lacks __2_0.distcp: all nodes must"), ("word", "not all ranks said")]
+)
+def test_folder_without_a_share_never_counts(lost: str, words: str, tmp_path: Path) -> None:
+    """The other shares are there, and all ranks end with the reason."""
+    argv = [f"run.folder={tmp_path}", *SETTINGS]
+    world = processes.World(RANKS, train_without_rank_2, argv, lost)
+    assert world.end() == [1] * RANKS
+    assert all(words in world.answer(rank)["error"] for rank in range(RANKS))
+    saves = tmp_path / "run" / checkpoint.FOLDER
+    assert checkpoint.found(saves) == []
+    assert (next(saves.glob("*.partial")) / "__1_0.distcp").exists()
+
+
+def train_and_note(argv: list[str]) -> list[str]:
+    """Train; returns in which order this rank flushed and renamed what it saved."""
+    order, fsync = list[str](), os.fsync
+
+    def note(act: str, path: Path) -> None:
+        if checkpoint.FOLDER in path.parts:
+            order.append(f"{act} {re.sub('[0-9]+', 'N', path.name)}")
+
+    def flush(number: int) -> None:
+        note("flush", Path(f"/proc/self/fd/{number}").readlink())
+        fsync(number)
+
+    def hear(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "os.rename":
+            note("rename", Path(arguments[0]))
+
+    common.replace(os, "fsync", flush)
+    sys.addaudithook(hear)
+    common.train_short_epochs(argv)
+    return order
+
+
+def test_power_cut_leaves_whole_folders(tmp_path: Path) -> None:
+    """A folder has its name when all in it is on the disk, and its manifest when the name is."""
+    argv = [f"run.folder={tmp_path}", *SETTINGS, "train.max_steps=1"]
+    main, other = processes.run(2, train_and_note, argv)
+    assert other == ["flush __N_N.distcp"]
+    assert main[0] == other[0]
+    assert [act for act in main[1:] if ".metadata" not in act] == [
+        *("flush rest.pt.partial", "rename rest.pt.partial"),
+        *("flush step_N.pt.N.partial", "rename step_N.pt.N.partial", "flush checkpoints"),
+        *("flush step_N.json.partial", "rename step_N.json.partial", "flush checkpoints"),
+    ]
 
 
 def test_list_of_shares_runs_no_code(trained: Path, tmp_path: Path) -> None:
