@@ -103,13 +103,20 @@ class _Unpickler(pickle.Unpickler):
 
 
 class Reader(FileSystemReader):
-    """Reads shares, and the list of them as plain values."""
+    """Reads shares, by the list of them, which is read as plain values."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read the list here: from torch's loader an error of the list comes without its words."""
+        super().__init__(folder)
+        try:
+            with (folder / CONTENTS).open("rb") as file:
+                self.listed: Metadata = _Unpickler(file).load()
+        except Exception as error:  # of another program, or of another torch
+            raise config.ConfigError(f"{folder / CONTENTS} cannot be read: {error}") from error
 
     def read_metadata(self, *_: Any, **__: Any) -> Metadata:
         """Where each share is."""
-        with Path(self.path, CONTENTS).open("rb") as file:
-            metadata: Metadata = _Unpickler(file).load()
-        return metadata
+        return self.listed
 
 
 def write(
