@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from chaos.lab import RANKS, SETTINGS, Lab, is_root
+from chaos.lab import RANKS, Lab, is_root
 
 Disturbance = Callable[[Lab, Path, random.Random], bool]
 ENDED = [0] * RANKS
@@ -43,8 +43,10 @@ def kill_all(lab: Lab, folder: Path, chance: random.Random) -> bool:
 
 
 def kill_while_saving(lab: Lab, folder: Path, chance: random.Random) -> bool:
-    """SIGKILL to rank 0 between two operations on the files of a checkpoint."""
-    world = lab.start(folder, KILL_AT=str(chance.randrange(1, 80)))
+    """SIGKILL to a rank that writes, between two operations on the files of a checkpoint."""
+    rank = chance.randrange(lab.writers)
+    moment = chance.randrange(1, 20 if rank else 80)  # rank 0 does more of them
+    world = lab.start(folder, KILL_RANK=str(rank), KILL_AT=str(moment))
     return world.wait(END) != ENDED
 
 
@@ -92,7 +94,7 @@ def stop_for_a_moment(lab: Lab, folder: Path, chance: random.Random) -> bool:
 
 def stop_for_ever(lab: Lab, folder: Path, chance: random.Random) -> bool:
     """SIGSTOP to one rank: the others run into the timeout."""
-    world = lab.start(folder, "ddp.timeout_seconds=5")
+    world = lab.start(folder, lab.timeout(5))
     wait_a_while(lab, chance)
     process = world.processes[chance.randrange(RANKS)]
     if process.exitcode is None:
@@ -100,24 +102,30 @@ def stop_for_ever(lab: Lab, folder: Path, chance: random.Random) -> bool:
     return world.wait(END) != ENDED
 
 
+def newest_file(lab: Lab, folder: Path, chance: random.Random) -> Path | None:
+    """The newest checkpoint, or a file of that folder; None where no older one is there."""
+    if len(paths := lab.checkpoints(folder)) < 2:
+        return None  # nothing to fall back on
+    newest = paths[-1]
+    return chance.choice(sorted(newest.iterdir())) if newest.is_dir() else newest
+
+
 def tear(lab: Lab, folder: Path, chance: random.Random) -> bool:
     """All ranks die, and the newest file has lost its end."""
     kill_all(lab, folder, chance)
-    if len(paths := lab.checkpoints(folder)) < 2:
-        return False  # nothing to fall back on
-    os.truncate(paths[-1], chance.randrange(paths[-1].stat().st_size))
-    return True
+    if path := newest_file(lab, folder, chance):
+        os.truncate(path, chance.randrange(path.stat().st_size))
+    return bool(path)
 
 
 def flip(lab: Lab, folder: Path, chance: random.Random) -> bool:
     """All ranks die, and one bit of the newest file has changed."""
     kill_all(lab, folder, chance)
-    if len(paths := lab.checkpoints(folder)) < 2:
-        return False  # nothing to fall back on
-    content = bytearray(paths[-1].read_bytes())
-    content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
-    paths[-1].write_bytes(content)
-    return True
+    if path := newest_file(lab, folder, chance):
+        content = bytearray(path.read_bytes())
+        content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        path.write_bytes(content)
+    return bool(path)
 
 
 def jump_in_time(lab: Lab, folder: Path, chance: random.Random) -> bool:
@@ -172,7 +180,7 @@ def kill_launcher(lab: Lab, folder: Path, chance: random.Random) -> bool:
         *torchrun,
         f"--nproc-per-node={RANKS}",
         "train.py",
-        *SETTINGS,
+        *lab.settings,
         f"run.folder={folder}",
     ]
     launcher = subprocess.Popen(
@@ -221,7 +229,7 @@ def two_hosts() -> Iterator[tuple[str, str]]:
 
 def cut_network(lab: Lab, folder: Path, chance: random.Random) -> bool:
     """The cable between two hosts is cut: all ranks run into the timeout, and end."""
-    command = [sys.executable, "train.py", *SETTINGS, f"run.folder={folder}"]
+    command = [sys.executable, "train.py", *lab.settings, f"run.folder={folder}"]
     world = {"WORLD_SIZE": str(RANKS), "MASTER_ADDR": "10.214.0.1", "MASTER_PORT": "29400"}
     ranks = []
     with two_hosts() as hosts:
@@ -230,7 +238,7 @@ def cut_network(lab: Lab, folder: Path, chance: random.Random) -> bool:
             own = {"RANK": str(rank), "LOCAL_RANK": "0", "GLOO_SOCKET_IFNAME": "cable"}
             ranks.append(
                 subprocess.Popen(
-                    [*host, *command, "ddp.timeout_seconds=10"],
+                    [*host, *command, lab.timeout(10)],
                     cwd=lab.project,
                     env={**os.environ, **world, **own},
                     stdout=subprocess.DEVNULL,

@@ -1,28 +1,30 @@
 """The short edition of `make chaos`: a few tries of each kind."""
 
+import functools
 import random
+from collections.abc import Callable
 
 import pytest
 
-from chaos.__main__ import Result, attempt
-from chaos.disturbances import KINDS
+from chaos.__main__ import Kind, Result, attempt, kinds
 from chaos.lab import Lab
 
 SLOW = ("SIGKILL to torchrun", "SIGSTOP until the timeout", "network between two hosts cut")
-SHORT = [name for name in KINDS if name not in SLOW]
+SHORT = [kind for kind in kinds() if kind.name not in SLOW]
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    return Lab(tmp_path_factory.mktemp("chaos"))
+def labs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Lab]:
+    """The lab of each kind of saves."""
+    return functools.cache(lambda saves: Lab(tmp_path_factory.mktemp("chaos"), saves))
 
 
-@pytest.mark.parametrize("name", SHORT)
+@pytest.mark.parametrize("kind", SHORT, ids=lambda kind: f"{kind.name}, {kind.saves}")
 def test_disturbed_run_ends_as_an_undisturbed_one(
-    name: str, lab: Lab, chance: random.Random
+    kind: Kind, labs: Callable[[str], Lab], chance: random.Random
 ) -> None:
     result = Result()
-    while result.tries < (2 if name.startswith("SIGKILL") else 1):
-        attempt(lab, KINDS[name], chance, result)
+    while result.tries < (2 if kind.name.startswith("SIGKILL") and kind.saves == "files" else 1):
+        attempt(labs(kind.saves), kind.disturb, chance, result)
     assert result.damaged == 0
     assert result.identical == result.tries, result.failures

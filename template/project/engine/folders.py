@@ -21,7 +21,7 @@ from torch import Tensor
 from torch._C._distributed_c10d import PrefixStore
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
-from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
+from torch.distributed.checkpoint.metadata import Metadata, StorageMeta, TensorProperties
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.checkpoint.storage import WriteResult
@@ -95,11 +95,19 @@ def _as_main(process: Process, rank: int) -> Process:
     return replace(process, rank=abs(process.rank - rank), store=store)
 
 
+class _Properties(TensorProperties):
+    """What a list says of a tensor: torch 2.15 added strides, which versions before do not take."""
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        set_state: Any = super().__setstate__  # it has no types
+        set_state(state[:5])
+
+
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in PLAIN:
             raise pickle.UnpicklingError(f"{CONTENTS} names {module}.{name}, which is not read")
-        return super().find_class(module, name)
+        return _Properties if name == "TensorProperties" else super().find_class(module, name)
 
 
 class Reader(FileSystemReader):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch.distributed as dist
+from torch.distributed.checkpoint.metadata import TensorProperties
 from torch.testing import assert_close
 
 import config
@@ -236,3 +237,16 @@ def test_list_of_shares_runs_no_code(trained: Path, tmp_path: Path) -> None:
     with pytest.raises(config.ConfigError, match="which is not read"):
         folders.whole(path)
     assert not (tmp_path / "run").exists()
+
+
+def test_list_of_a_newer_torch_is_read(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch 2.15 says one thing more of each tensor; who goes back to an older torch goes on."""
+    shutil.copytree(trained / "run" / checkpoint.FOLDER / NEWEST, path := tmp_path / NEWEST)
+    expected = folders.whole(path)["model"]
+    listed = pickle.loads((path / folders.CONTENTS).read_bytes())
+    state: Any = TensorProperties.__getstate__
+    monkeypatch.setattr(TensorProperties, "__getstate__", lambda of: (*state(of)[:5], (1,)))
+    (path / folders.CONTENTS).write_bytes(pickle.dumps(listed))
+    assert_close(folders.whole(path)["model"], expected, rtol=0, atol=0)
