@@ -98,7 +98,7 @@ quality: $(VENV)/dev    ## train the defaults of all model families, compare wit
 	@$(BIN)/python tests/quality/measure.py </dev/null
 
 .PHONY: chaos
-chaos: $(VENV)/dev    ## kill, stop and damage runs 800 times, resume each, compare; write docs/chaos.md
+chaos: $(VENV)/dev    ## kill, stop and damage runs 1,000 times, resume each, compare; write docs/chaos.md
 	@cd tests && ../$(BIN)/python -m chaos </dev/null
 
 .PHONY: bench

@@ -44,6 +44,7 @@ BASES: dict[str, Answers] = {
     },
     "background": {"model": "mlp", "amp": "off", "saves": "background", "watch": ["files"]},
     "shards": {"model": "mlp", "amp": "off", "sharding": "fsdp", "saves": "shards"},
+    "planned": {"model": "mlp", "amp": "off", "sharding": "fsdp", "tools": ["memory"]},
     "causal": {"model": "causal-lm", "amp": "off"},
     "vision": {"model": "vision", "amp": "off"},
     "text": {"model": "text-classifier", "amp": "off"},
@@ -84,6 +85,7 @@ class Mutation(NamedTuple):
 # Why `ddpgen check` is silent about some.
 PREPARED = "which settings enter the prepared data is not in the source"
 FSDP = "the checker reads programs of DDP: what FSDP shares out, the source alone does not show"
+PLANNED = "what a device holds shows while a run goes on"
 REPLICAS = "which values must be equal on all ranks is not in the source"
 SPIKES = "which losses and norms are usual shows while a run goes on"
 WRITING = "which thread writes, and when it has ended, is said in several files"
@@ -612,6 +614,15 @@ MUTATIONS = [
     Mutation("F8", "no seed for weights", "fsdp", "train.py",
         '    loading.seed_all("weights", cfg.run.seed)\n',
         '    loading.seed_all("weights", os.getpid())\n', check=FSDP),
+    Mutation("F9", "shares are as long as they divide", "planned", "tools/memory/gathering.py",
+        "sum(-(-len(p) // ranks) * p[0].numel() if p.ndim else 1 for p in parameters)",
+        "sum(p.numel() // ranks for p in parameters)", check=PLANNED),
+    Mutation("F9", "all ranks share what each node has", "planned", "tools/memory/__main__.py",
+        'ranks = layout.ranks if layout.sharding == "fsdp" else layout.per_node',
+        "ranks = layout.ranks", check=PLANNED),
+    Mutation("F9", "weights are taken as freed, though they stay", "planned",
+        "tools/memory/gathering.py", "        elif self.settings.reshard:\n",
+        "        elif group.weights:\n", check=PLANNED),
     Mutation("K1", "every rank writes", "mlp", "engine/checkpoint.py",
         "    distributed.on_main(process, task)\n", "    task()\n"),
     Mutation("K1", "the first rank of each node writes", "mlp", "engine/distributed.py",
