@@ -1109,6 +1109,6 @@ MUTATIONS = [
     Mutation("L10", "an illegal access is held against its node", "slurm", "launch/again.sh",
         '"ECC|', '"illegal|ECC|', check=NODES),
     Mutation("L10", "ranks do not say where they failed", "slurm", "engine/failures.py",
-        "os.environ.get('SLURMD_NODENAME', '')", "os.environ.get('NODENAME', '')", check=NODES),
+        'os.environ.get("JOB_NODE", "")', 'os.environ.get("NODE", "")', check=NODES),
 ]
 # fmt: on
