@@ -62,6 +62,7 @@ if attend "${prepare[@]}"; then
     attend "${train[@]}" || true
 fi
 look_back
+silent=""
 if [[ $reason ]]; then
 """
 FOR_EVER = """\
