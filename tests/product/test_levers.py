@@ -43,7 +43,7 @@ BRIEF: Answers = {
     "accumulation": True,
     "checkpoint": False,
     "compression": True,
-    "tools": ["preflight", "profile"],
+    "tools": ["preflight", "memory", "profile"],
     "watch": ["ranks", "speed"],
 }
 
