@@ -179,6 +179,33 @@ def signal_lost(script: Script) -> Iterator[Hit]:
 
 @rule(
     "L3",
+    "without B: the signal goes to the tasks of srun, and never to the shell that waits for it",
+    "#SBATCH --signal=B:USR1@300",
+    reads="script",
+)
+def signal_to_the_steps(script: Script) -> Iterator[Hit]:
+    for line, text in script.directives:
+        asked = re.search(r"--signal[= ]+(?:R:)?(?:SIG)?([A-Z]\w+)", text)
+        if asked and re.search(rf"^\s*trap\s.*\b(SIG)?{asked[1]}\b", script.code, re.MULTILINE):
+            yield line
+
+
+@rule(
+    "L3",
+    "without B: the signal goes to the tasks of srun, and there is no srun: nobody gets it",
+    "start the program with srun, or pass the signal on: #SBATCH --signal=B:USR1@300 and a trap",
+    reads="script",
+)
+def signal_to_nobody(script: Script) -> Iterator[Hit]:
+    remote = re.search(r"\b(srun|mpirun|mpiexec|prun|\w+\.sh)\b", script.code)
+    for line, text in script.directives:
+        asked = re.search(r"--signal[= ]+(?:R:)?(?:SIG)?(\w+)", text)
+        if asked and asked[1] != "B" and not remote and [*script.running(_STARTS)]:
+            yield line
+
+
+@rule(
+    "L3",
     "nothing asks SLURM to send this signal before the time limit: the job is killed unsaved",
     "#SBATCH --signal=B:USR1@300",
     reads="script",
