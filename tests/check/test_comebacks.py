@@ -311,6 +311,7 @@ EDITS = [
         '    folder = Path(cfg.folder) / time.strftime("%H%M%S")\n'
         "    return folder or Path(distributed.on_main(",
     ),
+    Edit("O8", "steps.py", "    network.eval()\n    sums: ", "    sums: "),
     Edit("L1", "launch/slurm.sbatch", "#SBATCH --nodes", "# SBATCH --nodes"),
     Edit(
         "L2",

@@ -899,7 +899,7 @@ MUTATIONS = [
         "self.dropout(self.narrow(F.gelu(self.widen(self.norm(x)))))",
         "F.dropout(self.narrow(F.gelu(self.widen(self.norm(x)))), self.dropout.p)", check=MODE),
     Mutation("O8", "evaluated in training mode", "mlp", "steps.py",
-        "    network.eval()\n    sums: ", "    sums: ", check=MODE),
+        "    network.eval()\n    sums: ", "    sums: "),
     Mutation("O8", "trains on in evaluation mode", "table", "steps.py",
         "    network.train()\n    totals", "    totals", check=MODE),
     Mutation("O9", "steps come twice after a restart", "tensorboard", "engine/tracker.py",

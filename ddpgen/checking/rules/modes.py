@@ -1,11 +1,13 @@
 """O8: evaluating in training mode, and training in evaluation mode."""
 
 import ast
+import re
 from collections.abc import Iterator
 
-from ddpgen.checking.reading.expressions import matches, receiver
+from ddpgen.checking.reading.callers import uses
+from ddpgen.checking.reading.expressions import Function, matches, receiver, source
 from ddpgen.checking.reading.guards import contexts
-from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.programs import Module, once
 from ddpgen.checking.reading.values import is_ddp
 from ddpgen.checking.reading.windows import goes_backward
 from ddpgen.checking.registry import rule
@@ -13,9 +15,9 @@ from ddpgen.checking.rules.output import in_training
 
 # Layers that do something else in training.
 _DEPENDS = r"[Dd]ropout|BatchNorm|batch_norm|models\.\w+\(|from_pretrained|create_model"
-# What may switch the mode: with a value `train` does, too.
-_EVALUATES = r"\.eval\(|\beval\(\)|\.train\(\s*[^)\s]|\.training\b"
-_TRAINS = r"\.train\(|\.training\b"
+_VALUE = r"\w*(training|train|mode|flag|was)\w*"
+_EVALUATES = rf"\.eval\(|\beval\(\)|\.train\((mode=)?(False|{_VALUE})\)|\.training\b"
+_TRAINS = rf"\.train\((mode=)?(True|{_VALUE})?\)|\.training\b"
 _NO_GRADIENTS = r"\b(no_grad|inference_mode)\b"
 _LOADER = r"load|val|test|eval|data|batch"
 _MODEL = r"^(\w+\.)*(ddp_)?(model|net|network)(\.module)?$"
@@ -27,14 +29,14 @@ _MODEL = r"^(\w+\.)*(ddp_)?(model|net|network)(\.module)?$"
     "call model.eval() before, on all ranks, and model.train() behind",
 )
 def evaluates_in_training_mode(module: Module) -> Iterator[ast.AST]:
-    program = module.program
-    if not program.says(_DEPENDS) or program.says(_EVALUATES):
+    if not module.program.says(_DEPENDS):
         return
     for call, _ in module.calls:
         loop = module.loop(call)
         if isinstance(loop, ast.For) and matches(loop.iter, _LOADER):
-            if _is_model(module, call.func) and _without_gradients(module, call):
-                yield call
+            if _runs_model(module, call) and _without_gradients(module, call):
+                if not _switched(module, call, _EVALUATES):
+                    yield call
 
 
 @rule(
@@ -43,15 +45,20 @@ def evaluates_in_training_mode(module: Module) -> Iterator[ast.AST]:
     "call model.train() behind the evaluation",
 )
 def trains_in_evaluation_mode(module: Module) -> Iterator[ast.AST]:
-    if not module.program.says(_DEPENDS) or module.program.says(_TRAINS):
+    if not module.program.says(_DEPENDS):
         return
     found = [call for call in module.methods("eval") if _is_model(module, receiver(call))]
-    if not any(_on_purpose(module, call) for call in found):
-        yield from (call for call in found if in_training(module, call))
+    if any(_on_purpose(module, call) for call in found):
+        return
+    for call in found:
+        if in_training(module, call) and not _switched(module, call, _TRAINS):
+            yield call
 
 
 def _on_purpose(module: Module, call: ast.Call) -> bool:
     """Whether training follows: a head is trained on features that do not vary."""
+    if _switched(module, call, _TRAINS, 0):
+        return False
     after = (c for c in module.calls_below(module.scope(call)) if c.lineno > call.lineno)
     return any(goes_backward(module, inner) for inner in after)
 
@@ -60,7 +67,37 @@ def _is_model(module: Module, node: ast.expr) -> bool:
     return is_ddp(module, node) or matches(node, _MODEL)
 
 
+def _runs_model(module: Module, call: ast.Call) -> bool:
+    """Whether a call is one of the model, or of a function of the program that gets the model."""
+    if _is_model(module, call.func):
+        return True
+    given = any(_is_model(module, argument) for argument in call.args[:1])
+    return given and bool(module.callees(call))
+
+
 def _without_gradients(module: Module, node: ast.AST) -> bool:
     function = module.function(node)
     around = [*contexts(module, node), *(function.decorator_list if function else [])]
     return any(matches(context, _NO_GRADIENTS) for context in around)
+
+
+@once
+def _switched(module: Module, node: ast.AST, pattern: str, depth: int = 3) -> bool:
+    """Whether the function around a node, what it calls, or who calls it switches the mode."""
+    scope = module.scope(node)
+    called = (f for call in module.calls_below(scope) for _, f in module.callees(call))
+    if matches(scope, pattern) or any(_ends_with(inner, pattern) for inner in called):
+        return True
+    function = module.function(node)
+    if function is None or depth == 0:
+        return False
+    found = list(uses(module, function))
+    if not found:  # who calls it is not here to be seen
+        return module.program.says(pattern)
+    return any(_switched(other, use, pattern, depth - 1) for other, use in found)
+
+
+def _ends_with(function: Function, pattern: str) -> bool:
+    """Whether a function leaves the mode switched, rather than switching back."""
+    last = [m[0] for m in re.finditer(rf"{_EVALUATES}|{_TRAINS}", source(function))]
+    return bool(last) and re.fullmatch(pattern, last[-1]) is not None
