@@ -110,6 +110,18 @@ class Program:
                 found[name] += [(module, function) for function in functions]
         return dict(found)
 
+    @cached_property
+    def fields(self) -> dict[str, list[tuple[str, str]]]:
+        """The attributes that classes state a type for: their class, and the name of the type."""
+        found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        for module in self.modules:
+            for node in module.nodes:
+                owner = module.parents.get(node)
+                if isinstance(node, ast.AnnAssign) and isinstance(owner, ast.ClassDef):
+                    name = module.name(node.annotation)
+                    found[source(node.target)].append((owner.name, name))
+        return dict(found)
+
     def callees(self, module: Module, call: ast.Call) -> list[tuple[Module, Function]]:
         """The functions of the program that a call may mean; none if it is of another package."""
         name = last_part(module.name(call.func)) or method_name(call)

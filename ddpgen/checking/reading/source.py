@@ -3,6 +3,7 @@
 import ast
 import copy
 import io
+import re
 import tokenize
 from bisect import bisect_left
 from collections import defaultdict
@@ -208,7 +209,11 @@ class _Parsed(NamedTuple):
 @lru_cache(maxsize=128)
 def _parsed(path: Path, text: str) -> _Parsed:
     """In the order of the text, unlike `ast.walk`; a stack, since trees may be deep."""
-    tree = _without_dead_code(_Choices().visit(ast.parse(text, filename=str(path))))
+    tree = ast.parse(text, filename=str(path))
+    if re.search(r"\bif\s*\(?\s*(True|False|None|[\d'\"])", text):
+        tree = _without_dead_code(tree)
+    if re.search(r"^\s*match\s", text, re.MULTILINE):
+        tree = _Choices().visit(tree)
     nodes: list[ast.AST] = []
     parents: dict[ast.AST, ast.AST] = {}
     todo: list[ast.AST] = [tree]

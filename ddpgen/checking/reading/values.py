@@ -221,19 +221,10 @@ def _class_of(module: Module, node: ast.expr) -> str:
     return last_part(module.name(given.annotation)) if given and given.annotation else ""
 
 
-@once
 def field_types(module: Module, attribute: str, owner: str = "") -> list[str]:
     """The types that classes of the program, or the one of this name, state for an attribute."""
-    return [
-        other.name(node.annotation)
-        for other in module.program.modules
-        for node in other.nodes
-        if isinstance(node, ast.AnnAssign)
-        and isinstance(node.target, ast.Name)
-        and node.target.id == attribute
-        and isinstance(defined := other.parents[node], ast.ClassDef)
-        and owner in ("", defined.name)
-    ]
+    stated = module.program.fields.get(attribute, [])
+    return [name for defined, name in stated if owner in ("", defined)]
 
 
 def mentions(module: Module, node: ast.expr, pattern: str, depth: int = 3) -> bool:

@@ -28,8 +28,10 @@ _LEAVES = (ast.Break, ast.Continue, ast.Return)
 )
 def skipped_alone(module: Module) -> Iterator[ast.AST]:
     for node in module.nodes:
+        if not isinstance(node, ast.If | ast.ExceptHandler):
+            continue
         loop = module.loop(node) or module.function(node)
-        if loop is None or not isinstance(node, ast.If | ast.ExceptHandler):
+        if loop is None:
             continue
         if isinstance(node, ast.If):
             if list(module.methods("backward", below=loop)) and _skips_numbers(module, node, loop):
@@ -103,9 +105,9 @@ def _deciding(module: Module) -> Iterator[ast.If]:
     if not module.program.says(_WRAPPED):
         return
     for node in module.nodes:
-        around = module.loop(node) or module.function(node)
-        if isinstance(node, ast.If) and around and _decides(module, node, around):
-            if not agreed(module, node.test):
+        if isinstance(node, ast.If):
+            around = module.loop(node) or module.function(node)
+            if around and _decides(module, node, around) and not agreed(module, node.test):
                 yield node
 
 
