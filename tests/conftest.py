@@ -38,6 +38,7 @@ FEW = ("test_programs.py", "test_equality.py")
 
 # Thousands of a kind, of which other tests have run some: left out where a machine is slow.
 MANY = ("product/test_programs.py::test_program[",)
+REST = 18  # minutes behind those of `--minutes`, after which nothing else begins
 BEGIN = time.monotonic()
 
 PAGES = {
@@ -82,11 +83,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave out what there are thousands of when `--minutes` are over: the rest has to end, too."""
+    """Leave out what there are thousands of when `--minutes` are over, and later all the rest."""
     minutes = item.config.getoption("--minutes")
     many = item.nodeid.partition("tests/")[2].startswith(MANY)
-    if minutes and many and time.monotonic() - BEGIN > 60 * minutes:
-        pytest.skip(f"this machine is slow: {minutes:g} minutes are over")
+    limit = minutes if many else minutes + REST
+    if minutes and time.monotonic() - BEGIN > 60 * limit:
+        pytest.skip(f"this machine is slow: {limit:g} minutes are over")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -178,7 +180,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--minutes",
         type=float,
         default=0,
-        help="after so many, programs in ranks that stay are skipped, and counted as skipped",
+        help="after so many, programs in ranks that stay are skipped, 18 later all that is left",
     )
     parser.addoption(
         "--seed", type=int, default=0, help="what is drawn at random follows from this number"
