@@ -57,7 +57,7 @@ BASES: dict[str, Answers] = {
     "hosts": {
         "model": "mlp",
         "amp": "off",
-        "clusters": ["local", "ssh", "kubernetes", "pbs", "lsf"],
+        "clusters": ["local", "ssh", "kubernetes", "pbs", "lsf", "skypilot"],
         "nodes": 2,
         "gpus_per_node": 2,
         "container": "docker",
@@ -1046,6 +1046,8 @@ MUTATIONS = [
         "values: [2, 93]", "values: [93]", check=OTHERS),
     Mutation("L8", "pods do not say that it was a mistake", "hosts", "launch/kubernetes/pod.sh",
         " || is_mistake \"$error\"; then", "; then", check=OTHERS),
+    Mutation("L8", "SkyPilot repeats a mistake", "hosts", "launch/skypilot.sh",
+        " && ! is_mistake \"$error\" || exit 2", " || exit 2", check=OTHERS),
     Mutation("L1", "a pod is waited for that does not come", "hosts",
         "launch/kubernetes/jobset.yaml",
         "          parallelism: 2\n", "          parallelism: 1\n", check=OTHERS),
