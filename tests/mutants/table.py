@@ -654,6 +654,8 @@ MUTATIONS = [
     Mutation("K4", "one stream of draws for all ranks", "gpt", "steps.py",
         "state.step, process.rank)", "state.step)",
         check="S6"),
+    Mutation("K5", "prepared data are written in place", "mlp", "data.py",
+        '    partial = path.with_suffix(".partial")\n', "    partial = path\n"),
     Mutation("K5", "the content is not verified", "mlp", "engine/checkpoint.py",
         '        return "" if _digest(path) == manifest["sha256"]',
         '        return "" if path.exists()'),

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from dataclasses import replace
 from itertools import chain, pairwise
 from pathlib import Path
@@ -74,6 +75,14 @@ def learnt(split: data.Rows, tokenizer: Any) -> list[str]:
     """The text of the targets that count, document by document."""
     parts = [targets[data.counts(targets)] for _, targets in inside(split)]
     return [tokenizer.decode(part) for part in parts if len(part)]
+
+
+def test_prepared_data_appear_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under their final name other ranks find all of them, or nothing yet."""
+    cfg = settings(tmp_path, source=write(tmp_path / "chats.jsonl", CHATS))
+    monkeypatch.setattr(os, "replace", lambda *_: None)  # as if the process ended just before
+    data.prepare(cfg)
+    assert not data.prepared_path(cfg).exists(), "half written, and taken for whole"
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "parquet"])

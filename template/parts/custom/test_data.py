@@ -1,11 +1,21 @@
 """The example's own data. Replace this file together with data.py."""
 
+import os
 from pathlib import Path
 
+import pytest
 import torch
 
 import data
 from support import common
+
+
+def test_prepared_data_appear_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under their final name other ranks find all of them, or nothing yet."""
+    cfg = common.settings(tmp_path, f"data.folder={tmp_path}").data
+    monkeypatch.setattr(os, "replace", lambda *_: None)  # as if the process ended just before
+    data.prepare(cfg)
+    assert not data.prepared_path(cfg).exists(), "half written, and taken for whole"
 
 
 def test_rows_are_divided(tmp_path: Path) -> None:

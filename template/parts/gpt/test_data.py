@@ -1,5 +1,6 @@
 """Tokens from text files, folders and token files, and the stream that shares them out."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,15 @@ def prepared(folder: Path, **changes: Any) -> tuple[list[int], list[int]]:
     data.prepare(cfg)
     splits = data.open_splits(cfg)
     return whole(splits.train.tokens), whole(splits.val.tokens)
+
+
+def test_prepared_data_appear_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under their final name other ranks find all of them, or nothing yet."""
+    (tmp_path / "book.txt").write_text("a word, " * 300)
+    cfg = settings(tmp_path, source=str(tmp_path / "book.txt"), validation=0.1)
+    monkeypatch.setattr(os, "replace", lambda *_: None)  # as if the process ended just before
+    data.prepare(cfg)
+    assert not data.prepared_path(cfg).exists(), "half written, and taken for whole"
 
 
 def test_text_file_is_divided_at_its_end(tmp_path: Path) -> None:

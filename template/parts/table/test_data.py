@@ -1,6 +1,7 @@
 """The data: which tables are read, what becomes of their columns, and what is refused."""
 
 import gzip
+import os
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,14 @@ def refusal(folder: Path, source: Path, *overrides: str) -> str:
     with pytest.raises(config.ConfigError) as error:
         data.prepare(settings(folder, source, *overrides))
     return str(error.value)
+
+
+def test_prepared_data_appear_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under their final name other ranks find all of them, or nothing yet."""
+    cfg = settings(tmp_path, write(tmp_path / "flats.csv", flats()))
+    monkeypatch.setattr(os, "replace", lambda *_: None)  # as if the process ended just before
+    data.prepare(cfg)
+    assert not data.prepared_path(cfg).exists(), "half written, and taken for whole"
 
 
 # --- What becomes of the columns ---

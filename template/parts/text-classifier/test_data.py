@@ -53,6 +53,15 @@ def expected(rows: list[tuple[str, str]]) -> list[tuple[str, int]]:
     return [("".join(text.lower().split()), int(label == "yes")) for text, label in rows]
 
 
+def test_prepared_data_appear_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under their final name other ranks find all of them, or nothing yet."""
+    source = write(tmp_path / "texts.csv", ROWS)
+    cfg = settings(tmp_path, source=source, length=32, vocabulary=300, validation=0.25)
+    monkeypatch.setattr(os, "replace", lambda *_: None)  # as if the process ended just before
+    data.prepare(cfg)
+    assert not data.prepared_path(cfg).exists(), "half written, and taken for whole"
+
+
 @pytest.mark.parametrize("ending", ["csv", "jsonl"])
 def test_file_is_divided(tmp_path: Path, ending: str) -> None:
     """Each row is in one split, with its label; quotes, commas and line breaks survive."""

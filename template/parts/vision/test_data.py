@@ -59,6 +59,15 @@ def colours(split: data.Images) -> list[int]:
     return seen.tolist()
 
 
+def test_prepared_data_appear_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under their final name other ranks find all of them, or nothing yet."""
+    draw(tmp_path / "images", 6)
+    cfg = settings(tmp_path, validation=0.25)
+    monkeypatch.setattr(os, "replace", lambda *_: None)  # as if the process ended just before
+    data.prepare(cfg)
+    assert not data.prepared_path(cfg).exists(), "half written, and taken for whole"
+
+
 def test_folder_is_divided(tmp_path: Path) -> None:
     """Each image is in one split, with the class of its folder; classes are in their order."""
     draw(tmp_path / "images", 6)
