@@ -1,9 +1,7 @@
 """Python files as the rules see them: names resolved through imports, and the way up the tree."""
 
 import ast
-import copy
 import io
-import re
 import tokenize
 from bisect import bisect_left
 from collections import defaultdict
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from ddpgen.checking.reading.expressions import Function, last_part, method_name
+from ddpgen.checking.reading.syntax import simplified
 
 T = TypeVar("T", bound=ast.expr)
 _SHARED = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
@@ -209,11 +208,7 @@ class _Parsed(NamedTuple):
 @lru_cache(maxsize=128)
 def _parsed(path: Path, text: str) -> _Parsed:
     """In the order of the text, unlike `ast.walk`; a stack, since trees may be deep."""
-    tree = ast.parse(text, filename=str(path))
-    if re.search(r"\bif\s*\(?\s*(True|False|None|[\d'\"])", text):
-        tree = _without_dead_code(tree)
-    if re.search(r"^\s*match\s", text, re.MULTILINE):
-        tree = _Choices().visit(tree)
+    tree = simplified(text, path)
     nodes: list[ast.AST] = []
     parents: dict[ast.AST, ast.AST] = {}
     todo: list[ast.AST] = [tree]
@@ -229,46 +224,6 @@ def _parsed(path: Path, text: str) -> _Parsed:
     for child in reversed(nodes[1:]):
         size[parents[child]] += size[child]
     return _Parsed(tree, nodes, parents, first, size)
-
-
-class _Choices(ast.NodeTransformer):
-    """Has `match rank: case 0: ...` read as `if rank == 0: ...`, where cases are plain values."""
-
-    def visit_Match(self, node: ast.Match) -> ast.stmt:
-        self.generic_visit(node)
-        chain: list[ast.stmt] = []
-        for case in reversed(node.cases):
-            test = _equals(node.subject, case)
-            if test is None:
-                return node
-            last = isinstance(test, ast.Constant)
-            chosen = ast.If(test=test, body=case.body, orelse=chain)
-            chain = case.body if last else [ast.copy_location(chosen, case.pattern)]
-        return chain[0] if len(chain) == 1 else node
-
-
-def _equals(subject: ast.expr, case: ast.match_case) -> ast.expr | None:
-    """The condition of a case: True where it takes all that is left, None where it takes apart."""
-    pattern = case.pattern
-    test: ast.expr | None = None
-    if isinstance(pattern, ast.MatchValue):
-        test = ast.Compare(copy.deepcopy(subject), [ast.Eq()], [pattern.value])
-    elif isinstance(pattern, ast.MatchAs) and pattern.pattern is None and pattern.name is None:
-        test = case.guard or ast.Constant(True)
-    if test is None or (case.guard and isinstance(pattern, ast.MatchValue)):
-        return None
-    return ast.fix_missing_locations(ast.copy_location(test, pattern))
-
-
-def _without_dead_code(tree: ast.Module) -> ast.Module:
-    """Empty the branches of `if False` and `if True` that never run."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Constant):
-            if node.test.value:
-                node.orelse = []
-            else:
-                node.body = [ast.copy_location(ast.Pass(), node.body[0])]
-    return tree
 
 
 def exclusive(file: Source, one: ast.AST, other: ast.AST) -> bool:

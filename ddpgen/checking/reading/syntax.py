@@ -1,0 +1,56 @@
+"""Syntax trees in fewer forms: what reads otherwise and means the same, and no dead branches."""
+
+import ast
+import copy
+import re
+from pathlib import Path
+
+
+def simplified(text: str, path: Path) -> ast.Module:
+    """The tree of a file's text. Raises SyntaxError."""
+    tree = ast.parse(text, filename=str(path))
+    if re.search(r"\bif\s*\(?\s*(True|False|None|[\d'\"])", text):
+        tree = _without_dead_code(tree)
+    if re.search(r"^\s*match\s", text, re.MULTILINE):
+        tree = _Choices().visit(tree)
+    return tree
+
+
+class _Choices(ast.NodeTransformer):
+    """Has `match rank: case 0: ...` read as `if rank == 0: ...`, where cases are plain values."""
+
+    def visit_Match(self, node: ast.Match) -> ast.stmt:
+        self.generic_visit(node)
+        chain: list[ast.stmt] = []
+        for case in reversed(node.cases):
+            test = _equals(node.subject, case)
+            if test is None:
+                return node
+            last = isinstance(test, ast.Constant)
+            chosen = ast.If(test=test, body=case.body, orelse=chain)
+            chain = case.body if last else [ast.copy_location(chosen, case.pattern)]
+        return chain[0] if len(chain) == 1 else node
+
+
+def _equals(subject: ast.expr, case: ast.match_case) -> ast.expr | None:
+    """The condition of a case: True where it takes all that is left, None where it takes apart."""
+    pattern = case.pattern
+    test: ast.expr | None = None
+    if isinstance(pattern, ast.MatchValue):
+        test = ast.Compare(copy.deepcopy(subject), [ast.Eq()], [pattern.value])
+    elif isinstance(pattern, ast.MatchAs) and pattern.pattern is None and pattern.name is None:
+        test = case.guard or ast.Constant(True)
+    if test is None or (case.guard and isinstance(pattern, ast.MatchValue)):
+        return None
+    return ast.fix_missing_locations(ast.copy_location(test, pattern))
+
+
+def _without_dead_code(tree: ast.Module) -> ast.Module:
+    """Empty the branches of `if False` and `if True` that never run."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Constant):
+            if node.test.value:
+                node.orelse = []
+            else:
+                node.body = [ast.copy_location(ast.Pass(), node.body[0])]
+    return tree
