@@ -1,4 +1,4 @@
-"""D6, L1-L4, L8: batch scripts."""
+"""D6, L1, L2, L4, L8: batch scripts."""
 
 import re
 from collections.abc import Iterator
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from ddpgen.checking.reading.scripts import Script
 from ddpgen.checking.registry import WARNING, Hit, rule
 
-_STARTS = r"\b(torchrun|torch\.distributed\.(run|launch)|python3?)\b"
+STARTS = r"\b(torchrun|torch\.distributed\.(run|launch)|python3?)\b"
 
 
-def _is_batch(script: Script) -> bool:
+def is_batch(script: Script) -> bool:
     return bool(script.directives)
 
 
@@ -65,7 +65,7 @@ def late_directive(script: Script) -> Iterator[Hit]:
 )
 def nodes_twice(script: Script) -> Iterator[Hit]:
     if script.option("--nodes", "-N") is not None:
-        yield from script.running(r"--nnodes[= ]+\d+\b", _STARTS)
+        yield from script.running(r"--nnodes[= ]+\d+\b", STARTS)
 
 
 @rule(
@@ -76,7 +76,7 @@ def nodes_twice(script: Script) -> Iterator[Hit]:
     reads="script",
 )
 def processes_fixed(script: Script) -> Iterator[Hit]:
-    if not _is_batch(script):  # which may state it above
+    if not is_batch(script):  # which may state it above
         yield from script.running(r"--nnodes[= ]+\"?\$", r"--nproc[-_]per[-_]node[= ]+\"?\d")
 
 
@@ -91,7 +91,7 @@ def cores_lost(script: Script) -> Iterator[Hit]:
     cores = script.option("--cpus-per-task", "-c")
     told = re.search(r"SRUN_CPUS_PER_TASK|--cpus-per-task|srun[^\n]*\s-c\s*\S", script.code)
     if cores not in (None, "1") and not told:
-        yield from [*script.running(r"\bsrun\b", _STARTS)][:1]
+        yield from [*script.running(r"\bsrun\b", STARTS)][:1]
 
 
 @rule(
@@ -114,7 +114,7 @@ def missing_program(script: Script) -> Iterator[Hit]:
     if not any(name.endswith(".py") for name in script.names):
         return
     for line, text in script.commands:
-        found = re.search(rf"{_STARTS}[^|;&]*?\s([\w./-]+\.py)\b", text)
+        found = re.search(rf"{STARTS}[^|;&]*?\s([\w./-]+\.py)\b", text)
         if found and "/" not in found[3] and found[3] not in script.names:
             yield line, found[3]
 
@@ -153,80 +153,13 @@ def node_rank_too_early(script: Script) -> Iterator[Hit]:
     reads="script",
 )
 def number_too_early(script: Script) -> Iterator[Hit]:
-    if not _is_batch(script) or "srun" not in script.code:
+    if not is_batch(script) or "srun" not in script.code:
         return
     for line, name, value in script.settings:
         number = re.fullmatch(r"\$\{?SLURM_(NODEID|PROCID|LOCALID)\}?", value)
         # In quotes it is a task's shell that sets it.
         if number and not re.search(rf"['\"][^'\"]*\b{name}=", script.lines[line - 1]):
             yield line, name
-
-
-@rule(
-    "L3",
-    "the signal goes to the batch shell alone (B:), and nothing here takes it",
-    "run srun in the background, wait for it, and trap the signal to pass it on",
-    reads="script",
-)
-def signal_lost(script: Script) -> Iterator[Hit]:
-    for line, text in script.directives:
-        if asked := re.search(r"--signal[= ]+B:(?:SIG)?(\w+)", text):
-            name = r"\w+" if asked[1].isdigit() else asked[1]
-            traps = re.search(rf"^\s*trap\s.*\b(SIG)?{name}\b", script.code, re.MULTILINE)
-            if not traps or not re.search(r"\bwait\b", script.code):
-                yield line
-
-
-@rule(
-    "L3",
-    "without B: the signal goes to the tasks of srun, and never to the shell that waits for it",
-    "#SBATCH --signal=B:USR1@300",
-    reads="script",
-)
-def signal_to_the_steps(script: Script) -> Iterator[Hit]:
-    for line, text in script.directives:
-        asked = re.search(r"--signal[= ]+(?:R:)?(?:SIG)?([A-Z]\w+)", text)
-        if asked and re.search(rf"^\s*trap\s.*\b(SIG)?{asked[1]}\b", script.code, re.MULTILINE):
-            yield line
-
-
-@rule(
-    "L3",
-    "without B: the signal goes to the tasks of srun, and there is no srun: nobody gets it",
-    "start the program with srun, or pass the signal on: #SBATCH --signal=B:USR1@300 and a trap",
-    reads="script",
-)
-def signal_to_nobody(script: Script) -> Iterator[Hit]:
-    remote = re.search(r"\b(srun|mpirun|mpiexec|prun|\w+\.sh)\b", script.code)
-    for line, text in script.directives:
-        asked = re.search(r"--signal[= ]+(?:R:)?(?:SIG)?(\w+)", text)
-        if asked and asked[1] != "B" and not remote and [*script.running(_STARTS)]:
-            yield line
-
-
-@rule(
-    "L3",
-    "nothing asks SLURM to send this signal before the time limit: the job is killed unsaved",
-    "#SBATCH --signal=B:USR1@300",
-    reads="script",
-)
-def signal_not_asked_for(script: Script) -> Iterator[Hit]:
-    asked = any("--signal" in text for _, text in script.directives)
-    if _is_batch(script) and not asked and "scontrol requeue" in script.code:
-        yield from script.running(r"^\s*trap\s.*\b(SIG)?USR[12]\b")
-
-
-@rule(
-    "L3",
-    "SLURM refuses to requeue a job that did not ask for it, on clusters with JobRequeue=0",
-    "#SBATCH --requeue",
-    severity=WARNING,
-    reads="script",
-)
-def requeue_not_asked_for(script: Script) -> Iterator[Hit]:
-    asked = any(re.search(r"\s--requeue\b", text) for _, text in script.directives)
-    if _is_batch(script) and not asked:
-        yield from script.running(r"\bscontrol\s+requeue\b")
 
 
 @rule(
@@ -238,7 +171,7 @@ def requeue_not_asked_for(script: Script) -> Iterator[Hit]:
 def holds_allocation(script: Script) -> Iterator[Hit]:
     ends = re.search(r"kill-on-bad-exit|KILL_BAD_EXIT|srun[^\n]*\s-K", script.code)
     if script.nodes > 1 and not ends:
-        yield from script.running(r"\bsrun\b", _STARTS)
+        yield from script.running(r"\bsrun\b", STARTS)
 
 
 @rule(
@@ -252,7 +185,7 @@ def requeued_for_ever(script: Script) -> Iterator[Hit]:
     before = ""
     for line, text in script.commands:
         asks = re.search(r"\bscontrol\s+requeue\b", text)
-        fails = re.search(rf"{_STARTS}.*\|\|.*\bscontrol\b", text)
-        if asks and not limited and (fails or re.search(rf"^\s*if\s+!\s.*{_STARTS}", before)):
+        fails = re.search(rf"{STARTS}.*\|\|.*\bscontrol\b", text)
+        if asks and not limited and (fails or re.search(rf"^\s*if\s+!\s.*{STARTS}", before)):
             yield line
         before = text
