@@ -180,7 +180,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--minutes",
         type=float,
         default=0,
-        help="after so many, programs in ranks that stay are skipped, 18 later all that is left",
+        help=f"after so many, programs in ranks that stay are skipped, {REST} later all the rest",
     )
     parser.addoption(
         "--seed", type=int, default=0, help="what is drawn at random follows from this number"

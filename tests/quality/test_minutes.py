@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from conftest import REST
+
 TESTS = Path(__file__).resolve().parents[1]
 FILE = "product/test_programs.py"
 
@@ -22,3 +24,4 @@ def test_only_programs_of_thousands_are_left_out_and_counted() -> None:
     assert "SKIPPED [1]" in said
     assert "this machine is slow: 1e-09 minutes are over" in said
     assert "SKIPPED" not in skipped("--minutes=60")
+    assert "this machine is slow: 0 minutes are over" in skipped(f"--minutes={-REST}")

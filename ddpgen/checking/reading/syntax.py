@@ -8,9 +8,7 @@ from pathlib import Path
 
 def simplified(text: str, path: Path) -> ast.Module:
     """The tree of a file's text. Raises SyntaxError."""
-    tree = ast.parse(text, filename=str(path))
-    if re.search(r"\bif\s*\(?\s*(True|False|None|[\d'\"])", text):
-        tree = _without_dead_code(tree)
+    tree = _without_dead_code(ast.parse(text, filename=str(path)))
     if re.search(r"^\s*match\s", text, re.MULTILINE):
         tree = _Choices().visit(tree)
     return tree

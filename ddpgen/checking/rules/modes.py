@@ -15,7 +15,7 @@ from ddpgen.checking.rules.output import in_training
 
 # Layers that do something else in training.
 _DEPENDS = r"[Dd]ropout|BatchNorm|batch_norm|models\.\w+\(|from_pretrained|create_model"
-_VALUE = r"\w*(training|train|mode|flag|was)\w*"
+_VALUE = r"\w*(training|train|mode|flag)\w*"
 _EVALUATES = rf"\.eval\(|\beval\(\)|\.train\((mode=)?(False|{_VALUE})\)|\.training\b"
 _TRAINS = rf"\.train\((mode=)?(True|{_VALUE})?\)|\.training\b"
 _NO_GRADIENTS = r"\b(no_grad|inference_mode)\b"

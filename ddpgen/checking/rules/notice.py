@@ -8,6 +8,21 @@ from ddpgen.checking.registry import WARNING, Hit, rule
 from ddpgen.checking.rules.slurm import STARTS, is_batch
 
 
+def _asked_for(script: Script) -> Iterator[tuple[int, bool, str]]:
+    """The signals that SLURM is asked to send: line, whether to the batch shell, name or number."""
+    for line, text in script.directives:
+        if found := re.search(r"--signal[= ]+(?:([RB]+):)?(?:SIG)?(\w+)", text):
+            yield line, "B" in (found[1] or ""), found[2]
+
+
+def _traps(script: Script, name: str) -> bool:
+    """Whether a shell does something when a signal comes; any signal, where it is a number."""
+    wanted = r"\w+" if name.isdigit() else name
+    ignores = r"(?!''|\"\"|-\s)"
+    found = re.search(rf"^\s*trap\s+{ignores}.*\b(SIG)?{wanted}\b", script.code, re.MULTILINE)
+    return found is not None
+
+
 @rule(
     "L3",
     "the signal goes to the batch shell alone (B:), and nothing here takes it",
@@ -15,12 +30,9 @@ from ddpgen.checking.rules.slurm import STARTS, is_batch
     reads="script",
 )
 def signal_lost(script: Script) -> Iterator[Hit]:
-    for line, text in script.directives:
-        if asked := re.search(r"--signal[= ]+B:(?:SIG)?(\w+)", text):
-            name = r"\w+" if asked[1].isdigit() else asked[1]
-            traps = re.search(rf"^\s*trap\s.*\b(SIG)?{name}\b", script.code, re.MULTILINE)
-            if not traps or not re.search(r"\bwait\b", script.code):
-                yield line
+    for line, to_shell, name in _asked_for(script):
+        if to_shell and not (_traps(script, name) and re.search(r"\bwait\b", script.code)):
+            yield line
 
 
 @rule(
@@ -30,9 +42,8 @@ def signal_lost(script: Script) -> Iterator[Hit]:
     reads="script",
 )
 def signal_to_the_steps(script: Script) -> Iterator[Hit]:
-    for line, text in script.directives:
-        asked = re.search(r"--signal[= ]+(?:R:)?(?:SIG)?([A-Z]\w+)", text)
-        if asked and re.search(rf"^\s*trap\s.*\b(SIG)?{asked[1]}\b", script.code, re.MULTILINE):
+    for line, to_shell, name in _asked_for(script):
+        if not to_shell and not name.isdigit() and _traps(script, name):
             yield line
 
 
@@ -44,9 +55,8 @@ def signal_to_the_steps(script: Script) -> Iterator[Hit]:
 )
 def signal_to_nobody(script: Script) -> Iterator[Hit]:
     remote = re.search(r"\b(srun|mpirun|mpiexec|prun|\w+\.sh)\b", script.code)
-    for line, text in script.directives:
-        asked = re.search(r"--signal[= ]+(?:R:)?(?:SIG)?(\w+)", text)
-        if asked and asked[1] != "B" and not remote and [*script.running(STARTS)]:
+    for line, to_shell, _ in _asked_for(script):
+        if not to_shell and not remote and [*script.running(STARTS)]:
             yield line
 
 
