@@ -56,6 +56,11 @@ attend() {
 # Whether the error $1 is a mistake in config, data or surroundings, which would only come again.
 is_mistake() { [[ $1 =~ ^(SystemExit|ConfigError|RankError):" " && $1 != "SystemExit: 75 in "* ]]; }
 
+# {% if "kubernetes" in clusters or "skypilot" in clusters %}
+# Whether this start has ended, by its `status` or by what a rank has noted, with such a mistake.
+ended_by_mistake() { ((status == 2)) || is_mistake "$(cat "$JOB_FOLDER/END" 2>/dev/null)"; }
+
+# {% endif %}
 # {% if "slurm" in clusters %}
 # Prints the node whose devices or disks are to blame for the error $1 of a rank on node $2; none where a program may be.
 node_to_blame() {
