@@ -3,13 +3,13 @@
 import importlib
 import random
 import signal
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import slowness
 from summary import Summary
 from xdist.scheduler import LoadScopeScheduling
 
@@ -35,11 +35,6 @@ FILES = (
 )
 # With few programs, what shares their ranks, or the server that these are forked from.
 FEW = ("test_programs.py", "test_equality.py")
-
-# Thousands of a kind, of which other tests have run some: left out where a machine is slow.
-MANY = ("product/test_programs.py::test_program[",)
-REST = 18  # minutes behind those of `--minutes`, after which nothing else begins
-BEGIN = time.monotonic()
 
 PAGES = {
     "matrix.md": "product.page",
@@ -84,11 +79,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Leave out what there are thousands of when `--minutes` are over, and later all the rest."""
-    minutes = item.config.getoption("--minutes")
-    many = item.nodeid.partition("tests/")[2].startswith(MANY)
-    limit = minutes if many else minutes + REST
-    if minutes and time.monotonic() - BEGIN > 60 * limit:
-        pytest.skip(f"this machine is slow: {limit:g} minutes are over")
+    if reason := slowness.reason(item.nodeid, item.config.getoption("--minutes")):
+        pytest.skip(reason)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -180,7 +172,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--minutes",
         type=float,
         default=0,
-        help=f"after so many, programs in ranks that stay are skipped, {REST} later all the rest",
+        help=f"after so many, programs in ranks that stay are skipped, {slowness.REST} later all the rest",
     )
     parser.addoption(
         "--seed", type=int, default=0, help="what is drawn at random follows from this number"

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from conftest import REST
+from slowness import REST
 
 TESTS = Path(__file__).resolve().parents[1]
 FILE = "product/test_programs.py"
