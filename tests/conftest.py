@@ -172,7 +172,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--minutes",
         type=float,
         default=0,
-        help=f"after so many, programs in ranks that stay are skipped; {slowness.REST} later the rest",
+        help=f"after so many, programs in ranks that stay are skipped; {slowness.REST} later all",
     )
     parser.addoption(
         "--seed", type=int, default=0, help="what is drawn at random follows from this number"
