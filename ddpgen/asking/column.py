@@ -5,7 +5,13 @@ from datetime import datetime
 from typing import NamedTuple
 
 FEW_VALUES = 20  # so many whole numbers are rather classes
-COMMAS = re.compile(r"[+-]?\d+,\d+|[+-]?\d{1,3}([., ]\d{3})+(,\d+)?")
+# Numbers that `table` refuses: with a decimal comma, marks between thousands, or a sign.
+_SIGN = "[$€£¥%]"
+_COMMAS = r"(\d+,\d+|\d{1,3}([.,' \xa0]\d{3})+([.,]\d+)?)"
+MARKED = re.compile(
+    rf"[+-]?({_SIGN}?\s?[+-]?{_COMMAS}\s?{_SIGN}?"
+    rf"|{_SIGN}\s?[+-]?\d*\.?\d+|\d*\.?\d+\s?{_SIGN})"
+)
 LONG = 3.0  # words of a cell, in the mean, from which a column is one of texts to read
 
 
@@ -19,12 +25,16 @@ class Column(NamedTuple):
     @property
     def numbers(self) -> bool:
         """Whether all cells are numbers, or have to be written as such first."""
-        return bool(self.cells) and (self._plain or self.have_commas)
+        return bool(self.cells) and (self._plain or self.have_marks)
 
     @property
-    def have_commas(self) -> bool:
-        """Whether all cells are numbers of a country that writes 1234,5 or 1.234,5."""
-        return bool(self.cells) and not self._plain and all(map(COMMAS.fullmatch, self.cells))
+    def have_marks(self) -> bool:
+        """Whether all cells are numbers, some of them written like 1234,5 or 1.234,5 or $12."""
+        return (
+            bool(self.cells)
+            and not self._plain
+            and all(_is_number(cell) or MARKED.fullmatch(cell.strip()) for cell in self.cells)
+        )
 
     @property
     def _plain(self) -> bool:
@@ -42,8 +52,9 @@ class Column(NamedTuple):
 
     @property
     def tells_rows_apart(self) -> bool:
-        """Whether nothing can be learnt: nearly each row has a text of its own, or a date."""
-        return not self.numbers and (2 * self.values > len(self.cells) or self.dates)
+        """Whether nothing can be learnt: nearly each row has its own text, a date, or a gap."""
+        distinct = 2 * self.values > len(self.cells)
+        return not self.cells or (not self.numbers and (distinct or self.dates))
 
     @property
     def is_prose(self) -> bool:
@@ -62,9 +73,21 @@ class Column(NamedTuple):
     def describe(self) -> str:
         """The column in a few words."""
         kind = "numbers" if self.numbers else "texts" if self.is_prose else "names"
-        kind = "dates" if self.dates else f"{kind} to write as 1234.5" if self.have_commas else kind
+        kind = "dates" if self.dates else f"{kind} to write as 1234.5" if self.have_marks else kind
         gaps = f", {self.gaps:,} gaps" if self.gaps else ""
         return f"{self.name}: {kind}, {self.values:,} different{gaps}"
+
+
+def lack_names(columns: list[Column]) -> bool:
+    """Whether the first row is no header: numbers above numbers, or a text that comes again.
+
+    Where all names are whole numbers, they may count the columns: 0, 1, 2.
+    """
+    texts = [column for column in columns if not column.numbers]
+    others = [column.name for column in columns if column.numbers]
+    again = any(column.cells.count(column.name) > 1 for column in texts)
+    fractions = not texts and not all(name.strip().isdecimal() for name in others)
+    return (again or fractions) and all(map(_is_number, others))
 
 
 def _is_date(cell: str) -> bool:

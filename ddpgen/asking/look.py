@@ -5,20 +5,15 @@ and is strict. What is proposed here is a beginning.
 """
 
 import csv
-import json
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, islice
+from collections.abc import Iterable
 from pathlib import Path
-from types import MappingProxyType
-from typing import NamedTuple
 
-from ddpgen.asking import images, parquet, records
-from ddpgen.asking.column import Column, text_and_label
+from ddpgen.asking import images, parquet, records, tables
+from ddpgen.asking.column import text_and_label
+from ddpgen.asking.found import ROWS, Found, labelled_texts, number
 from ddpgen.errors import DdpgenError, show
 
 TABLES = {".csv", ".tsv", ".parquet"}
-ROWS = 1000  # of a table that are looked at
-TARGETS = ("target", "label", "class", "y", "price")
 RECORDS = (".csv", ".jsonl")  # of texts with labels
 SIZE = ["data.image_size=64", "data.flip=true"]  # for images, until the user knows better
 OF_FAMILY = {"resnet": ["data.channels=3"], "vision": ["model.patch=8"]}
@@ -28,22 +23,6 @@ KNOWN = (
     ".parquet), texts with labels (.csv, .jsonl), conversations (.jsonl), texts (.txt) and tokens "
     "(.bin); for all else: --data model=custom"
 )
-
-
-class Found(NamedTuple):
-    """What lies at a path: in words, which kind of data it is, and arguments of train.py."""
-
-    words: list[str]
-    kind: str  # as copier.yml calls it, below `data:`; "" for nothing
-    arguments: list[str]
-    of_choices: Mapping[str, list[str]] = MappingProxyType(
-        {}
-    )  # more of them, by a choice that may be answered
-
-    def arguments_with(self, values: Iterable[object]) -> list[str]:
-        """The arguments of train.py, where these are the answers."""
-        more = (self.of_choices.get(value, []) for value in values if isinstance(value, str))
-        return [*self.arguments, *chain.from_iterable(more)] if self.arguments else []
 
 
 def look_at(texts: list[str]) -> Found:
@@ -70,18 +49,26 @@ def look(path: Path) -> Found:
         found = _look_in_folder(path) if path.is_dir() else _look_at_file(path)
         found = found or _look_at_pattern(path)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        reason = getattr(error, "strerror", None) or "is not text in UTF-8"
+        reason = getattr(error, "strerror", None) or str(error)
+        if isinstance(error, UnicodeDecodeError):
+            reason = "is not text in UTF-8: save the file in UTF-8"
         raise DdpgenError(f"--data {show(str(path))}: {reason}") from error
     if found is None:
         reason = "nothing that a family reads"
-        reason = (images.misplaced(path) if path.is_dir() else _compressed(path)) or reason
+        reason = (images.misplaced(path) if path.is_dir() else _no_family(path)) or reason
         raise DdpgenError(f"--data {show(str(path))}: {reason}", remedy=KNOWN)
     return found
 
 
-def _compressed(path: Path) -> str:
-    kinds = (".gz", ".tgz", ".bz2", ".xz", ".zst", ".zip")
-    return "is compressed: unpack it" if path.suffix.lower() in kinds else ""
+def _no_family(file: Path) -> str:
+    match file.suffix.lower():
+        case ".gz" | ".tgz" | ".bz2" | ".xz" | ".zst" | ".zip":
+            return "is compressed: unpack it"
+        case ".xls" | ".xlsx" | ".ods":
+            return "is a spreadsheet: save the table as CSV in UTF-8"
+        case ".jsonl":
+            return "records without one column of texts: write other columns as a table"
+    return ""
 
 
 def _look_in_folder(folder: Path) -> Found | None:
@@ -89,14 +76,14 @@ def _look_in_folder(folder: Path) -> Found | None:
     if found := _images(folder) or _split_records(folder, source):
         return found
     if tokens := _count(folder.glob("*"), {".bin"}):
-        return _tokens(_number(tokens, "file", "of tokens"), source)
+        return _tokens(number(tokens, "file", "of tokens"), source)
     if tables := [path for path in sorted(folder.glob("*")) if path.suffix in TABLES]:
         return _tables(tables)
     if lines := sorted(folder.glob("*.jsonl")):
         found = _look_at_file(lines[0])
         return found and found._replace(arguments=[source, *found.arguments[1:]])
     if texts := _count(folder.rglob("*"), {".txt"}):
-        return Found([_number(texts, "text")], "text", [source])
+        return Found([number(texts, "text")], "text", [source])
     return None
 
 
@@ -149,6 +136,8 @@ def _look_at_file(path: Path) -> Found | None:
         )
     match path.suffix.lower():
         case ".txt":
+            if tables.has_tabs(path):
+                return tables.read(path, source)
             return Found([f"a text of {path.stat().st_size:,} bytes"], "text", [source])
         case ".bin":
             return _tokens(f"a file of tokens, {path.stat().st_size:,} bytes", source)
@@ -157,16 +146,14 @@ def _look_at_file(path: Path) -> Found | None:
         case ".tar" | ".parquet":
             return _images(path) or (_parquet(path, source) if path.suffix == ".parquet" else None)
         case ".csv" | ".tsv":
-            return _table(path, source)
+            return tables.read(path, source)
+        case ".gz" | ".bz2" if Path(path.stem).suffix in TABLES:
+            return tables.read(path, source)
     return None
 
 
 def _count(paths: Iterable[Path], endings: set[str]) -> int:
     return sum(path.suffix.lower() in endings and path.is_file() for path in paths)
-
-
-def _number(count: int, thing: str, of: str = "") -> str:
-    return f"{count:,} {thing}{'s' if count != 1 else ''} {of}".rstrip()
 
 
 def _parquet(path: Path, source: str) -> Found:
@@ -175,46 +162,15 @@ def _parquet(path: Path, source: str) -> Found:
     names = [column.name for column in file.columns]
     if COLUMN in names and file.columns[names.index(COLUMN)].parts:
         return Found(
-            [f"{_number(file.rows, 'conversation')} in {COLUMN}"], "conversations", [source]
+            [f"{number(file.rows, 'conversation')} in {COLUMN}"], "conversations", [source]
         )
-    words = [f"{_number(file.rows, 'row')}, {_number(len(names), 'column')}: {', '.join(names)}"]
+    words = [f"{number(file.rows, 'row')}, {number(len(names), 'column')}: {', '.join(names)}"]
     return Found([*words, "name the column to predict with data.target"], "rows", [source])
 
 
 def _tokens(words: str, source: str) -> Found:
     more = "say their type and the tokenizer's size: data.token_dtype, data.vocabulary"
     return Found([words, more], "text", [source])
-
-
-def _table(path: Path, source: str) -> Found | None:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        header = file.readline()
-        file.seek(0)
-        delimiter = max(",;\t", key=header.count)
-        reader = csv.reader(file, delimiter=delimiter)
-        names = next(reader, [])
-        rows = [row for row in islice(reader, ROWS) if len(row) == len(names)]
-        more = "more than " if next(reader, None) else ""
-    if not rows:
-        return None
-    columns = list(_columns(names, rows))
-    size = f"{more}{len(rows):,} rows, {len(names):,} columns"
-    if delimiter == "," and path.suffix in RECORDS and (labelled := text_and_label(columns)):
-        return _texts(size, *labelled, source)
-    useful = [column for column in columns if not column.tells_rows_apart] or columns
-    target = next((c for c in useful if c.name.lower() in TARGETS), useful[-1])
-    words = [size, *(column.describe() for column in columns)]
-    words.append(f"to predict: {target.name} -> {target.task()}")
-    arguments = [source, f"data.target={target.name}", f"data.task={target.task()}"]
-    if left := [column.name for column in columns if column not in useful]:
-        arguments.append(f"data.leave_out={json.dumps(left)}")
-    return Found(words, "rows", arguments)
-
-
-def _columns(names: list[str], rows: list[list[str]]) -> Iterator[Column]:
-    for name, cells in zip(names, zip(*rows, strict=True), strict=True):
-        filled = [cell for cell in cells if cell.strip()]
-        yield Column(name, filled, len(cells) - len(filled))
 
 
 def _records(path: Path, source: str) -> Found | None:
@@ -226,9 +182,9 @@ def _records(path: Path, source: str) -> Found | None:
         return _conversations(f"{len(found):,} conversations in {chat}", chat, source)
     names = [*found[0]]
     rows = [[str(record.get(name, "")) for name in names] for record in found]
-    columns = list(_columns(names, rows))
+    columns = list(tables.columns_of(names, rows))
     if labelled := text_and_label(columns):
-        return _texts(f"{len(rows):,} records", *labelled, source)
+        return labelled_texts(f"{len(rows):,} records", *labelled, source)
     prose = [column.name for column in columns if column.is_prose]
     if len(prose) != 1:
         return None
@@ -238,9 +194,3 @@ def _records(path: Path, source: str) -> Found | None:
 def _conversations(words: str, column: str, source: str) -> Found:
     more = [f"data.column={column}"] if column != COLUMN else []
     return Found([words], "conversations", [source, *more])
-
-
-def _texts(size: str, text: Column, label: Column, source: str) -> Found:
-    words = [f"{size}: texts in {text.name}, {label.values:,} classes in {label.name}"]
-    names = [f"data.text={text.name}", f"data.label={label.name}"]
-    return Found(words, "labelled texts", [source, *names])

@@ -20,8 +20,14 @@ from torch import Tensor
 import config
 
 NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
-# A comma as decimal point, or marks between thousands, as in 83,7 and 1,234.50 and 1.234,50.
-MARKED = r"^\s*[-+]?(\d*,\d+([eE][-+]?\d+)?|\d{1,3}([,.'\x{a0} ]\d{3})+([.,]\d+)?)\s*$"
+# Not as 1234.5: a comma as decimal point, or marks between thousands, as in 83,7 and 1,234.50 and
+# 1.234,50; or with a sign, as in $12 and 7.5 %.
+_SIGN = "[$€£¥%]"
+_WITH_COMMAS = r"(\d*,\d+([eE][-+]?\d+)?|\d{1,3}([,.'\x{a0} ]\d{3})+([.,]\d+)?)"
+MARKED = (
+    rf"^\s*[-+]?({_SIGN}?\s?[-+]?{_WITH_COMMAS}\s?{_SIGN}?"
+    rf"|{_SIGN}\s?[-+]?\d*\.?\d+|\d*\.?\d+\s?{_SIGN})\s*$"
+)
 # What pandas calls the index of rows: in CSV, read again from CSV, in Parquet.
 INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
 FIRST = 2**16  # bytes of a file, in which its header ends
@@ -69,6 +75,7 @@ def read(cfg: config.Data, files: list[Path]) -> Table:
     for path, part in zip(files, parts, strict=True):
         _compare_names(files[0], names, path, part.column_names)
     _check_names(cfg, names)
+    _check_header(files[0], parts[0])
     ends = list(accumulate(map(len, parts)))
     if ends[-1] < FEWEST_ROWS:
         raise config.ConfigError(f"data.source = {cfg.source!r} has only {ends[-1]} rows")
@@ -187,6 +194,22 @@ def _check_names(cfg: config.Data, names: list[str]) -> None:
         raise config.ConfigError(f"data.target = {cfg.target!r}: the columns are {listed}")
 
 
+def _check_header(path: Path, table: Any) -> None:
+    """Refuse a first row that is no header: numbers above numbers, or a text that comes again.
+
+    Where all names are whole numbers, they may count the columns: 0, 1, 2.
+    """
+    texts = [name for name in table.column_names if pa.types.is_string(table[name].type)]
+    others = [name for name in table.column_names if name not in texts]
+    again = any((pc.sum(pc.equal(table[name], name)).as_py() or 0) > 1 for name in texts)
+    fractions = not texts and not all(name.strip().isdecimal() for name in others)
+    if (again or fractions) and all(re.match(NUMBER, name) for name in others):
+        raise config.ConfigError(
+            f"{path}: the first row, {', '.join(table.column_names)}, is one of data: write the "
+            "names of the columns above it"
+        )
+
+
 def _check_digits(array: Any, name: str, path: Path) -> None:
     """Refuse whole numbers that are different, but not any more when they are floats."""
     if not pa.types.is_integer(array.type):
@@ -297,9 +320,9 @@ def _check_cells(table: Table, name: str, cfg: config.Data) -> None:
         table.refuse(
             is_marked,
             name,
-            ", a number with a comma or with marks between thousands: write numbers as 1234.5 (in "
-            "pandas read_csv with decimal=',' or thousands=',', then to_csv), or name the column "
-            "in data.categories",
+            ", a number with a comma, with marks between thousands or with a sign: write numbers "
+            "as 1234.5 (in pandas read_csv with decimal=',' or thousands=',', then to_csv), or "
+            "name the column in data.categories",
         )
     if 2 * pc.sum(is_text, min_count=0).as_py() < filled:
         table.refuse(
@@ -399,7 +422,8 @@ def _number_texts(table: Table, learnt: dict[str, list[str | None]]) -> Tensor:
 def _encode_target(table: Table, cfg: config.Data, train: Tensor) -> tuple[Tensor, dict[str, Any]]:
     """Targets [rows] float32, and what data.Shape says of them."""
     array = table.columns[cfg.target]
-    table.refuse(pc.is_null(array, nan_is_null=True), cfg.target, ", and it is data.target")
+    reason = ", and it is data.target: leave such rows out"
+    table.refuse(pc.is_null(array, nan_is_null=True), cfg.target, reason)
     if _choose_task(array, cfg) == "regression":
         values = torch.tensor(array.to_numpy())
         mean, deviation = _spread(values[train])

@@ -1,6 +1,7 @@
 """What lies at a path: said in words, a family proposed, and train.py told where the data are."""
 
 import csv
+import gzip
 import io
 import json
 import random
@@ -174,7 +175,26 @@ def tables(path: Path) -> Path:
     return path
 
 
+def packed(path: Path) -> Path:
+    path.write_bytes(gzip.compress(flats(path.with_suffix("")).read_bytes()))
+    return path
+
+
+def with_tabs(path: Path) -> Path:
+    path.write_text(flats(path).read_text().replace(",", "\t"))
+    return path
+
+
+def with_empty_column(path: Path) -> Path:
+    """As a comma at the end of each line makes one."""
+    path.write_text(flats(path).read_text().replace("\n", ",\n"))
+    return path
+
+
 SOURCES = {
+    "flats.csv.gz": (packed, "table", ["60 rows, 5 columns", "to predict: rent -> regression"]),
+    "flats.txt": (with_tabs, "table", ["60 rows, 5 columns", "to predict: rent -> regression"]),
+    "empty column.csv": (with_empty_column, "table", ["to predict: rent -> regression"]),
     "flats.csv": (flats, "table", ["60 rows, 5 columns", "to predict: rent -> regression"]),
     "tables": (tables, "table", ["2 tables; of the first:", "60 rows, 5 columns"]),
     "animals": (images, "resnet", ["36 images in 3 classes"]),
@@ -266,8 +286,48 @@ def test_days_are_left_out_and_commas_told(tmp_path: Path) -> None:
         "data.task=regression",
         'data.leave_out=["sold on"]',
     ]
+    signs = [[f"${n + 1000:,}.25", f"{n / 7:.2f} %", n] for n in range(60)]
+    words = look.look(write(tmp_path / "signs.csv", ["sum", "share", "n"], signs)).words
+    assert "sum: numbers to write as 1234.5, 60 different" in words
+    assert "share: numbers to write as 1234.5, 60 different" in words
     plain = write(tmp_path / "plain.csv", ["x", "y"], [[f"{n}.125", n % 2] for n in range(60)])
     assert "x: numbers, 60 different" in look.look(plain).words
+
+
+HEADERS = {
+    "numbers": ["0.5,3", "1.5,4", "2.5,5"],
+    "again": ["3,red", "4,blue", "5,red", "6,red"],
+    "reviews": ["I like it.,good", "Not at all.,bad", "So so.,good", "A pity.,good"],
+}
+
+
+@pytest.mark.parametrize("name", HEADERS)
+def test_table_without_names_is_refused(name: str, tmp_path: Path) -> None:
+    """The first row would be lost, and the names of columns made of its cells."""
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(HEADERS[name]))
+    with pytest.raises(DdpgenError, match="is one of data"):
+        look.look(path)
+    for header in ("0,1", "2019,colour", "year,1.5"):  # of pixels; of years; of any other
+        path.write_text("\n".join([header, *HEADERS[name]]))
+        assert look.look(path).arguments
+
+
+def test_names_and_rows_that_do_not_fit_are_told(tmp_path: Path) -> None:
+    """What the program would refuse, or nothing can be learnt from."""
+    for text, reason in {
+        "a,a\n1,2": "two columns are called a",
+        "written by a tool\na,b\n1,2": "the first line has 1 name, the row below has 2 cells",
+    }.items():
+        (tmp_path / "t.csv").write_text(text)
+        with pytest.raises(DdpgenError, match=reason):
+            look.look(tmp_path / "t.csv")
+    rows: list[list[object]] = [[n, n * 2.5, "all", "" if n % 3 else "yes"] for n in range(60)]
+    found = look.look(write(tmp_path / "t.csv", ["price", "x", "target", "z"], rows))
+    assert "data.target=target" in found.arguments
+    assert "target is the same in all rows: nothing can be learnt" in found.words
+    found = look.look(write(tmp_path / "t.csv", ["price", "x", "y", "target"], rows))
+    assert "leave out the rows without target: the program refuses them" in found.words
 
 
 @pytest.mark.parametrize(
@@ -289,6 +349,8 @@ def test_task_follows_from_the_cells(cells: list[object], task: str, tmp_path: P
 def test_what_nobody_reads_is_said(tmp_path: Path) -> None:
     """Also an empty table and a folder with nothing in it."""
     (tmp_path / "a.docx").touch()
+    (tmp_path / "a.xlsx").touch()
+    (tmp_path / "rows.jsonl").write_text('{"a": 1, "b": 2}\n' * 9)
     (tmp_path / "empty.csv").touch()
     (tmp_path / "folder").mkdir()
     (tmp_path / "bytes.csv").write_bytes(b"a,b\n\xff,1\n")
@@ -316,9 +378,11 @@ def test_what_nobody_reads_is_said(tmp_path: Path) -> None:
         "both": r"holds all\.tar, and also images such as",
         "both/*.tar": "only tables are read by a pattern",
         "a.docx": "nothing that a family reads",
+        "a.xlsx": "is a spreadsheet: save the table as CSV in UTF-8",
+        "rows.jsonl": "records without one column of texts: write other columns as a table",
         "empty.csv": "nothing that a family reads",
         "folder": "nothing that a family reads",
-        "bytes.csv": "is not text in UTF-8",
+        "bytes.csv": "is not text in UTF-8: save the file in UTF-8",
         "absent": "there is no such file or folder",
     }.items():
         with pytest.raises(DdpgenError, match=reason):

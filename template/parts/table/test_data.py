@@ -296,6 +296,8 @@ NUMBERS: dict[str, tuple[list[Any], str]] = {
     "few": ([f"{n % 3},5" for n in range(ROWS)], "row 1: column 'rent' is '0,5', a number with a"),
     "thousands": (["5", *[f"1,{n + 99}.50" for n in range(1, ROWS)]], "'rent' is '1,100.50'"),
     "german": ([f"1.{n + 100},50" for n in range(ROWS)], "is '1.100,50', a number with a comma"),
+    "money": ([f"${n + 5}" for n in range(ROWS)], "is '$5', a number with a comma, with marks"),
+    "percent": ([f"{n / 4} %" for n in range(ROWS)], "is '0.0 %', a number with a comma, with"),
     "one": ([f"{n}.5" for n in range(1, ROWS)] + ["1,234"], "row 40: column 'rent' is '1,234'"),
 }
 
@@ -336,6 +338,19 @@ def test_files_of_another_kind_are_named(name: str, tmp_path: Path) -> None:
     said = refusal(tmp_path, tmp_path / name)
     assert reason in said
     assert name in said
+
+
+@pytest.mark.parametrize("row", ["0.5,3", "3,red", "some words,red"])
+def test_table_without_names_is_refused(row: str, tmp_path: Path) -> None:
+    """The first row would be lost. Names may be numbers: 0 and 1 of columns, 2019 of a year."""
+    rows, target = "\n".join([row] * ROWS), row.partition(",")[2]
+    (tmp_path / "flats.csv").write_text(f"{row}\n{rows}")
+    chosen = (f"data.target={target}", "data.leave_out=[]")
+    assert "is one of data: write the names" in refusal(tmp_path, tmp_path / "flats.csv", *chosen)
+    for names in ("0,1", "2019,place", "year,3"):
+        (tmp_path / "flats.csv").write_text(f"{names}\n{rows}")
+        chosen = (f"data.target={names.partition(',')[2]}", "data.leave_out=[]")
+        assert "nothing to learn" in refusal(tmp_path, tmp_path / "flats.csv", *chosen)
 
 
 def test_folder_is_no_table(tmp_path: Path) -> None:

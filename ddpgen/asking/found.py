@@ -1,0 +1,37 @@
+"""What was found at a path that somebody wants to train on."""
+
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from types import MappingProxyType
+from typing import NamedTuple
+
+from ddpgen.asking.column import Column
+
+ROWS = 1000  # of a table that are looked at
+
+
+class Found(NamedTuple):
+    """What lies at a path: in words, which kind of data it is, and arguments of train.py."""
+
+    words: list[str]
+    kind: str  # as copier.yml calls it, below `data:`; "" for nothing
+    arguments: list[str]
+    # More of them, by a choice that may be answered.
+    of_choices: Mapping[str, list[str]] = MappingProxyType({})
+
+    def arguments_with(self, values: Iterable[object]) -> list[str]:
+        """The arguments of train.py, where these are the answers."""
+        more = (self.of_choices.get(value, []) for value in values if isinstance(value, str))
+        return [*self.arguments, *chain.from_iterable(more)] if self.arguments else []
+
+
+def labelled_texts(size: str, text: Column, label: Column, source: str) -> Found:
+    """Texts in one column, and their classes in another."""
+    words = [f"{size}: texts in {text.name}, {label.values:,} classes in {label.name}"]
+    names = [f"data.text={text.name}", f"data.label={label.name}"]
+    return Found(words, "labelled texts", [source, *names])
+
+
+def number(count: int, thing: str, of: str = "") -> str:
+    """Three rows, or 1 row."""
+    return f"{count:,} {thing}{'s' if count != 1 else ''} {of}".rstrip()

@@ -1,0 +1,103 @@
+"""Looks at tables of cells: which column could be predicted, and what `table` would refuse."""
+
+import bz2
+import csv
+import gzip
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TextIO
+
+from ddpgen.asking.column import Column, lack_names, text_and_label
+from ddpgen.asking.found import ROWS, Found, labelled_texts, number
+from ddpgen.errors import DdpgenError, show
+
+TARGETS = ("target", "label", "class", "y", "price")
+
+
+def read(path: Path, source: str) -> Found | None:
+    """The columns of a table, and what could be predicted; nothing where no row is.
+
+    Raises:
+        DdpgenError: `table` would refuse its first line.
+    """
+    with _open(path) as file:
+        header = file.readline()
+        file.seek(0)
+        delimiter = max(",;\t|", key=header.count)
+        reader = csv.reader(file, delimiter=delimiter)
+        names = next(reader, [])
+        found = [row for row in islice(reader, ROWS) if row]
+        more = "more than " if next(reader, None) else ""
+    rows = [row for row in found if len(row) == len(names)]
+    if not rows:
+        _refuse_header(path, names, found)
+        return None
+    columns = list(columns_of(names, rows))
+    _refuse_names(path, columns)
+    size = f"{more}{len(rows):,} rows, {len(names):,} columns"
+    if delimiter == "," and path.suffix == ".csv" and (labelled := text_and_label(columns)):
+        return labelled_texts(size, *labelled, source)
+    useful = [column for column in columns if not column.tells_rows_apart] or columns
+    named = {column.name.lower(): column for column in useful}
+    possible = [column for column in useful if column.values > 1] or useful
+    target = next((named[name] for name in TARGETS if name in named), possible[-1])
+    words = [size, *(column.describe() for column in columns)]
+    words.append(f"to predict: {target.name} -> {target.task()}")
+    if target.values < 2:
+        words.append(f"{target.name} is the same in all rows: nothing can be learnt")
+    if target.gaps:
+        words.append(f"leave out the rows without {target.name}: the program refuses them")
+    arguments = [source, f"data.target={target.name}", f"data.task={target.task()}"]
+    if left := [column.name for column in columns if column not in useful]:
+        arguments.append(f"data.leave_out={json.dumps(left)}")
+    return Found(words, "rows", arguments)
+
+
+def _refuse_header(path: Path, names: list[str], rows: list[list[str]]) -> None:
+    """Refuse a table in which no row has as many cells as the first line has names."""
+    if rows:
+        raise DdpgenError(
+            f"--data {show(str(path))}: the first line has {number(len(names), 'name')}, the row "
+            f"below has {number(len(rows[0]), 'cell')}",
+            remedy="begin the file with one line of names, and write one line for each row",
+        )
+
+
+def _refuse_names(path: Path, columns: list[Column]) -> None:
+    """Refuse names that `table` would refuse."""
+    names = [column.name for column in columns]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise DdpgenError(
+            f"--data {show(str(path))}: two columns are called {show(twice)}",
+            remedy="give each column a name of its own",
+        )
+    if lack_names(columns):
+        raise DdpgenError(
+            f"--data {show(str(path))}: the first row, {show(', '.join(names))}, is one of data",
+            remedy="write the names of the columns above it",
+        )
+
+
+def columns_of(names: list[str], rows: list[list[str]]) -> Iterator[Column]:
+    """The columns of rows that have a cell for each name."""
+    for name, cells in zip(names, zip(*rows, strict=True), strict=True):
+        filled = [cell for cell in cells if cell.strip()]
+        yield Column(name, filled, len(cells) - len(filled))
+
+
+def has_tabs(path: Path) -> bool:
+    """Whether a text is a table: each of its first lines has as many tabs."""
+    with path.open(encoding="utf-8-sig") as file:
+        counts = {line.count("\t") for line in islice(file, ROWS)}
+    return len(counts) == 1 and counts != {0}
+
+
+def _open(path: Path) -> TextIO:
+    match path.suffix.lower():
+        case ".gz":
+            return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+        case ".bz2":
+            return bz2.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
