@@ -5,6 +5,7 @@ and is strict. What is proposed here is a beginning.
 """
 
 import csv
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,14 +15,14 @@ from ddpgen.asking.found import ROWS, Found, labelled_texts, number
 from ddpgen.errors import DdpgenError, show
 
 TABLES = {".csv", ".tsv", ".parquet"}
-RECORDS = (".csv", ".jsonl")  # of texts with labels
+RECORDS = (".csv", ".tsv", ".jsonl", ".parquet")  # of texts with labels
 SIZE = ["data.image_size=64", "data.flip=true"]  # for images, until the user knows better
 OF_FAMILY = {"resnet": ["data.channels=3"], "vision": ["model.patch=8"]}
 COLUMN = "messages"  # in which conversations are looked for, where nothing else is said
 KNOWN = (
     "known are images in one folder per class or in .tar and .parquet files, tables (.csv, "
-    ".parquet), texts with labels (.csv, .jsonl), conversations (.jsonl), texts (.txt) and tokens "
-    "(.bin); for all else: --data model=custom"
+    ".parquet), texts with labels (.csv, .jsonl, .parquet), conversations (.jsonl), texts (.txt) "
+    "and tokens (.bin); for all else: --data model=custom"
 )
 
 
@@ -106,9 +107,11 @@ def _images(source: Path) -> Found | None:
 
 
 def _split_records(folder: Path, source: str) -> Found | None:
-    """Texts with labels in train.* and val.*."""
-    found = [[p for p in folder.glob(f"{n}.*") if p.suffix in RECORDS] for n in ("train", "val")]
-    inside = _look_at_file(found[0][0]) if all(found) else None
+    """Texts with labels in files of the training split."""
+    patterns = ("train.*", "train-*.*", "data/train-*.*")
+    found = sorted(path for pattern in patterns for path in folder.glob(pattern))
+    found = [path for path in found if path.suffix in RECORDS]
+    inside = _look_at_file(found[0]) if found else None
     if not inside or inside.kind != "labelled texts":
         return None
     return inside._replace(arguments=[source, *inside.arguments[1:]])
@@ -165,7 +168,25 @@ def _parquet(path: Path, source: str) -> Found:
             [f"{number(file.rows, 'conversation')} in {COLUMN}"], "conversations", [source]
         )
     words = [f"{number(file.rows, 'row')}, {number(len(names), 'column')}: {', '.join(names)}"]
+    if labelled := _text_and_label(file):
+        return Found(words, "labelled texts", [source, *labelled])
     return Found([*words, "name the column to predict with data.target"], "rows", [source])
+
+
+def _text_and_label(file: parquet.Parquet) -> list[str]:
+    """The columns of texts and classes, where the notes of Hugging Face or usual names tell."""
+    try:
+        about = json.loads(file.notes.get("huggingface", b"{}"))["info"]["features"]
+        features = [(name, about[name]) for name in about if isinstance(about[name], dict)]
+        classes = [name for name, feature in features if "names" in feature]
+        texts = [name for name, feature in features if feature.get("dtype") == "string"]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        classes = texts = []
+    if not len(classes) == len(texts) == 1:
+        if not {"text", "label"} <= {column.name for column in file.columns}:
+            return []
+        texts, classes = ["text"], ["label"]
+    return [f"data.text={texts[0]}", f"data.label={classes[0]}"]
 
 
 def _tokens(words: str, source: str) -> Found:

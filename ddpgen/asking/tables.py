@@ -37,7 +37,11 @@ def read(path: Path, source: str) -> Found | None:
     columns = list(columns_of(names, rows))
     _refuse_names(path, columns)
     size = f"{more}{len(rows):,} rows, {len(names):,} columns"
-    if delimiter == "," and path.suffix == ".csv" and (labelled := text_and_label(columns)):
+    if (
+        delimiter != "|"
+        and path.suffix in (".csv", ".tsv")
+        and (labelled := text_and_label(columns))
+    ):
         return labelled_texts(size, *labelled, source)
     useful = [column for column in columns if not column.tells_rows_apart] or columns
     named = {column.name.lower(): column for column in useful}

@@ -149,6 +149,41 @@ def reviews(path: Path) -> Path:
     return path
 
 
+def labelled(path: Path) -> Path:
+    """Texts and numbers of classes, as Hugging Face has them."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = {"review": [f"{n}: {SENTENCES[n % 3]}" for n in range(60)], "stars": [0, 1, 0] * 20}
+    names = {"review": {"dtype": "string"}, "stars": {"names": ["bad", "good"]}}
+    notes = {"huggingface": json.dumps({"info": {"features": names}})}
+    parquet.write_table(pa.table(rows).replace_schema_metadata(notes), path)
+    return path
+
+
+def hub(path: Path) -> Path:
+    for part in ("train-00000-of-00002", "train-00001-of-00002", "test-00000-of-00001"):
+        labelled(path / "data" / f"{part}.parquet")
+    return path
+
+
+def plain_parquet(path: Path) -> Path:
+    """Without notes; the columns have the usual names."""
+    from pyarrow import parquet
+
+    rows = parquet.read_table(labelled(path))
+    parquet.write_table(rows.rename_columns(["text", "label"]).replace_schema_metadata(), path)
+    return path
+
+
+def with_semicolons(path: Path) -> Path:
+    path.write_text(
+        "\n".join(["text;label", *(f"{n}: {SENTENCES[n % 3]};{n % 2}" for n in range(60))])
+    )
+    return path
+
+
 def divided_reviews(path: Path) -> Path:
     path.mkdir()
     reviews(path / "train.csv")
@@ -219,6 +254,10 @@ SOURCES = {
         "text-classifier",
         ["60 records: texts in comment, 2 classes in stars"],
     ),
+    "labelled.parquet": (labelled, "text-classifier", ["60 rows, 2 columns: review, stars"]),
+    "plain.parquet": (plain_parquet, "text-classifier", ["60 rows, 2 columns: text, label"]),
+    "hub of texts": (hub, "text-classifier", []),
+    "semicolons.csv": (with_semicolons, "text-classifier", []),
     "divided": (divided_reviews, "text-classifier", []),
     "book.txt": (text, "gpt", ["a text of 32,000 bytes"]),
     "shards": (tokens, "gpt", ["2 files of tokens"]),

@@ -1,4 +1,4 @@
-"""Labelled texts, tokenised once: from CSV or JSON lines, or the standard library's docstrings."""
+"""Labelled texts, tokenised once: from files, or the standard library's docstrings."""
 
 import ast
 import csv
@@ -20,6 +20,7 @@ import config
 
 UNIT = "samples"  # of the throughput
 IGNORE = -100  # the target of a text that does not count: padding
+ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")  # of files with texts
 WEIGHTS = ["*.json", "*.model", "*.safetensors", "*.txt"]  # what is fetched of a model
 OLD_WEIGHTS = ["pytorch_model*.bin"]  # and of one that was saved long ago
 TOPICS = {  # modules of the standard library whose docstrings are about the topic
@@ -160,7 +161,7 @@ def open_splits(cfg: config.Data) -> Splits:
 def prepared_path(cfg: config.Data) -> Path:
     """The place of the tokens; an edited file, or another setting, has another place."""
     source = Path(cfg.source)
-    files = sorted(source.glob("*.*")) if source.is_dir() else [source]
+    files = sorted(source.rglob("*.*")) if source.is_dir() else [source]
     files += sorted(Path(cfg.pretrained).glob("*.*")) if cfg.pretrained else []
     stats = [path.stat() for path in files if path.is_file()]
     versions = [(stat.st_size, stat.st_mtime_ns) for stat in stats]
@@ -171,29 +172,42 @@ def prepared_path(cfg: config.Data) -> Path:
 
 
 def _read_splits(cfg: config.Data) -> tuple[list[Row], list[Row]]:
-    """Training and validation rows: of two files, or of one set that is divided by chance."""
+    """Training and validation rows: of files for each, or of one set that is divided by chance."""
     source = Path(cfg.source)
-    if source.is_dir():
-        train, val = (_read_file(_find(source, name), cfg) for name in ("train", "val"))
-        return train, val
-    rows = list(_read_stdlib()) if cfg.source == "stdlib" else _read_file(source, cfg)
+    if cfg.source == "stdlib":
+        rows, val = list(_read_stdlib()), list[Row]()
+    else:
+        train_files = _find(source, "train") if source.is_dir() else [source]
+        val_files = _find(source, "val", "validation") if source.is_dir() else []
+        if not train_files:
+            raise config.ConfigError(f"{source} holds no train file: {', '.join(ENDINGS)}")
+        rows, val = (
+            [row for path in files for row in _read_file(path, cfg)]
+            for files in (train_files, val_files)
+        )
+    if val:
+        return rows, val
     generator = torch.Generator().manual_seed(cfg.split_seed)
     order: list[int] = torch.randperm(len(rows), generator=generator).tolist()
     held_out = max(1, round(cfg.validation * len(rows)))
     return [rows[i] for i in order[held_out:]], [rows[i] for i in order[:held_out]]
 
 
-def _find(folder: Path, name: str) -> Path:
-    for path in (folder / f"{name}.csv", folder / f"{name}.jsonl"):
-        if path.is_file():
-            return path
-    raise config.ConfigError(f"{folder} holds neither {name}.csv nor {name}.jsonl")
+def _find(folder: Path, *names: str) -> list[Path]:
+    """The files of a split, such as train.csv, or data/train-00000-of-00002.parquet and so on."""
+    found = [
+        path
+        for name in names
+        for pattern in (f"{name}.*", f"{name}-*.*", f"data/{name}-*.*")
+        for path in folder.glob(pattern)
+    ]
+    return sorted(path for path in found if path.suffix in ENDINGS)
 
 
 def _read_file(path: Path, cfg: config.Data) -> list[Row]:
     if not path.is_file():
         raise config.ConfigError(
-            f"data.source = {cfg.source!r}: neither 'stdlib' nor a .csv or .jsonl file"
+            f"data.source = {cfg.source!r}: neither 'stdlib' nor a {', '.join(ENDINGS)} file"
         )
     rows = read_table(path, [cfg.text, cfg.label])
     for place, row in enumerate(rows, start=1):
@@ -205,11 +219,10 @@ def _read_file(path: Path, cfg: config.Data) -> list[Row]:
 def read_table(path: Path, columns: list[str]) -> list[dict[str, Any]]:
     """The records of a file. Raises ConfigError for the first that lacks one of the columns."""
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            table: list[Any]
-            table = list(csv.DictReader(file) if path.suffix == ".csv" else map(json.loads, file))
+        table = _read_parquet(path) if path.suffix == ".parquet" else _read_lines(path)
     except (OSError, ValueError, csv.Error) as error:
-        raise config.ConfigError(f"{path} is no .csv or .jsonl file in UTF-8: {error}") from error
+        kinds = ", ".join(ENDINGS)
+        raise config.ConfigError(f"{path} is no file in UTF-8 of {kinds}: {error}") from error
     for place, row in enumerate(table, start=1):
         if not isinstance(row, dict):
             raise config.ConfigError(f"{path}: record {place} is no object with names: {row!r}")
@@ -220,6 +233,31 @@ def read_table(path: Path, columns: list[str]) -> list[dict[str, Any]]:
                 f"{sorted(map(str, row))}: set data.text and data.label"
             )
     return table
+
+
+def _read_lines(path: Path) -> list[Any]:
+    """The records of a text file, whose first line tells what stands between the columns."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        if path.suffix == ".jsonl":
+            return [json.loads(line) for line in file if line.strip()]
+        header = file.readline()
+        file.seek(0)
+        return list(csv.DictReader(file, delimiter=max(",;\t", key=header.count)))
+
+
+def _read_parquet(path: Path) -> list[dict[str, Any]]:
+    """The records, with the names of classes that Hugging Face's files have numbers for."""
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.read_table(path)
+    about = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
+    rows: list[dict[str, Any]] = table.to_pylist()
+    for column, feature in about.get("info", {}).get("features", {}).items():
+        if isinstance(feature, dict) and "names" in feature:
+            names = dict(enumerate(feature["names"]))
+            for row in rows:
+                row[column] = names.get(row[column])  # -1: a row without a label
+    return rows
 
 
 def _read_stdlib() -> Iterator[Row]:

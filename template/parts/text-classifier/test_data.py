@@ -1,4 +1,4 @@
-"""Labelled texts from CSV and JSON lines, from folders, and with a pretrained network."""
+"""Labelled texts from files and folders, and with a pretrained network."""
 
 import csv
 import json
@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import torch
 import transformers
+from pyarrow import parquet
 
 import config
 import data
@@ -27,9 +29,16 @@ def settings(folder: Path, **changes: Any) -> config.Data:
 
 def write(path: Path, rows: list[tuple[str, str]]) -> str:
     """The rows as a file of the format that the path's ending names."""
-    if path.suffix == ".csv":
-        with path.open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([("text", "label"), *rows])
+    if path.suffix in (".csv", ".tsv"):
+        with path.open("w", newline="", encoding="utf-8-sig") as file:  # as spreadsheets write it
+            writer = csv.writer(file, delimiter="," if path.suffix == ".csv" else "\t")
+            writer.writerows([("text", "label"), *rows])
+    elif path.suffix == ".parquet":
+        names = ["no", "yes"]
+        table = {"text": [text for text, _ in rows], "label": [names.index(n) for _, n in rows]}
+        notes = json.dumps({"info": {"features": {"text": {}, "label": {"names": names}}}})
+        path.parent.mkdir(parents=True, exist_ok=True)
+        parquet.write_table(pa.table(table).replace_schema_metadata({"huggingface": notes}), path)
     else:
         lines = [json.dumps({"text": text, "label": label}) for text, label in rows]
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -62,7 +71,7 @@ def test_prepared_data_appear_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not data.prepared_path(cfg).exists(), "half written, and taken for whole"
 
 
-@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
 def test_file_is_divided(tmp_path: Path, ending: str) -> None:
     """Each row is in one split, with its label; quotes, commas and line breaks survive."""
     source = write(tmp_path / f"texts.{ending}", ROWS)
@@ -116,6 +125,33 @@ def test_folder_of_splits(tmp_path: Path) -> None:
     assert texts(splits.train, cfg) == expected(ROWS)
     # A class that training has no text of is a class, too.
     assert texts(splits.val, cfg) == [*expected(ROWS[3:5]), ("nine", 2)]
+
+
+def test_folder_as_the_hub_has_it(tmp_path: Path) -> None:
+    """All files of a split count, validation or not; those of the test split never."""
+    folder = tmp_path / "texts"
+    write(folder / "data/train-00000-of-00002.parquet", ROWS[:3])
+    write(folder / "data/train-00001-of-00002.parquet", ROWS[3:])
+    write(folder / "data/test-00000-of-00001.parquet", [("Nine", "yes"), ("Ten", "no")])
+    cfg = settings(tmp_path, source=str(folder), length=32, vocabulary=300, validation=0.25)
+    data.prepare(cfg)
+    splits = data.open_splits(cfg)
+    assert sorted(texts(splits.train, cfg) + texts(splits.val, cfg)) == sorted(expected(ROWS))
+    (folder / "validation.csv").write_text("text,label\nNine,yes\nTen,no\n")
+    data.prepare(cfg)
+    splits = data.open_splits(cfg)
+    assert splits.shape.labels == ["no", "yes"]
+    assert len(splits.train) == len(ROWS)
+    assert len(splits.val) == 2
+
+
+def test_row_of_parquet_without_a_class(tmp_path: Path) -> None:
+    """-1 stands for none, and is not the last of the names."""
+    path = Path(write(tmp_path / "texts.parquet", ROWS))
+    table = parquet.read_table(path)
+    parquet.write_table(table.set_column(1, "label", pa.array([0, 1, -1, *[0] * 5])), path)
+    with pytest.raises(config.ConfigError, match="record 3 has no 'label'"):
+        data.prepare(settings(tmp_path, source=str(path), length=32, vocabulary=300))
 
 
 def test_column_that_is_missing(tmp_path: Path) -> None:

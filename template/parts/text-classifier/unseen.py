@@ -12,7 +12,7 @@ import config
 import data
 from tools import trained
 
-KIND = ".csv or .jsonl files"
+KIND = "CSV, JSON lines or Parquet files"
 
 
 def read(files: Sequence[Path], run: trained.Trained) -> tuple[data.Texts, Any]:
