@@ -19,6 +19,7 @@ from ddpgen.asking.question import Value
 from ddpgen.errors import FAILURE, USER_MISTAKE, DdpgenError, show
 from ddpgen.fetching import template_source
 from ddpgen.origin import ANSWERS_FILE
+from ddpgen.rendering import compiled
 
 GIT = ".git"  # a clone of an empty repository holds nothing else
 
@@ -45,7 +46,7 @@ def render(
 
     # Without PATH copier finds no git. It would start git for every file, only to learn that a
     # new project has no index; the template is a plain folder, so nothing else needs git.
-    with local.env(PATH=""):
+    with local.env(PATH=""), compiled.once():
         copier.run_copy(
             str(template or template_source.template_root()),
             dest,

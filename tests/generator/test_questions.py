@@ -9,13 +9,13 @@ from pathlib import Path
 import copier
 import jinja2.meta
 import pytest
-from rendering import compile_once
 
 from ddpgen.asking import questions
 from ddpgen.asking.known import CLUSTERS
 from ddpgen.asking.question import LAUNCH, Answers, Question
 from ddpgen.asking.questions import Questionnaire
 from ddpgen.fetching import template_source
+from ddpgen.rendering import compiled
 from ddpgen.rendering.versions import Versions
 
 QUESTIONNAIRE = questions.load()
@@ -87,7 +87,7 @@ def agree(oracle: Path, seed: int, folder: Path) -> bool:
 
 @pytest.mark.parametrize("block", range(8))
 def test_agrees_with_copier(oracle: Path, tmp_path: Path, block: int) -> None:
-    with compile_once():
+    with compiled.once():
         outcomes = {agree(oracle, seed, tmp_path) for seed in range(block * 25, block * 25 + 25)}
     assert outcomes == {True, False}
 

@@ -1,5 +1,6 @@
 """Creating a project: all of it or nothing, whatever happens in between."""
 
+import contextlib
 import os
 import resource
 import shutil
@@ -14,12 +15,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from rendering import compile_once
 
 from ddpgen.asking import answers, questions
 from ddpgen.errors import DdpgenError
 from ddpgen.fetching import template_source
-from ddpgen.rendering import render
+from ddpgen.rendering import compiled, render
 from generator.program import COMMAND, ddpgen, everything
 
 QUESTIONNAIRE = questions.load()
@@ -206,11 +206,11 @@ def test_same_answers_give_the_same_bytes(tmp_path: Path) -> None:
         assert (first / name).read_bytes() == (second / name).read_bytes()
 
 
-def test_compiling_once_changes_nothing(tmp_path: Path) -> None:
+def test_compiling_once_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     models = ("mlp", "gpt", "mlp")
-    with compile_once():
-        for number, model in enumerate(models):
-            render.render({"model": model}, tmp_path / f"once{number}")
+    for number, model in enumerate(models):
+        render.render({"model": model}, tmp_path / f"once{number}")
+    monkeypatch.setattr(compiled, "once", contextlib.nullcontext)
     for number, model in enumerate(models):
         once, each = tmp_path / f"once{number}", tmp_path / f"each{number}"
         render.render({"model": model}, each)

@@ -19,7 +19,6 @@ from pathlib import Path
 
 import pytest
 from jinja2 import meta
-from rendering import compile_once
 
 from ddpgen.asking.answers import as_text
 from ddpgen.asking.question import Answers, Value
@@ -91,21 +90,20 @@ def python(distinct: list[Path]) -> list[Path]:
 
 def test_files_put_together_are_those_that_copier_renders(tmp_path: Path) -> None:
     """The texts in these tests are the product's: byte for byte, file for file."""
-    with compile_once():
-        for number, answers in enumerate(programs.every_pair()):
-            folder = tmp_path / str(number)
-            render(answers, folder)
-            content = dict(template.project(answers))
-            assert files_of(folder) == sorted([*content, ".copier-answers.yml"])
-            whole = template.TEXTS.project(answers)
-            assert files_of(folder) == [*whole]
-            for path, file in whole.items():
-                assert (folder / path).read_bytes() == file.text.encode(), path
-                assert os.access(folder / path, os.X_OK) == file.executable, path
-                assert content.get(path, file.text) == file.text, path
-            assert unpacked(packed(answers)) == {
-                path: (f.text, f.executable) for path, f in whole.items()
-            }
+    for number, answers in enumerate(programs.every_pair()):
+        folder = tmp_path / str(number)
+        render(answers, folder)
+        content = dict(template.project(answers))
+        assert files_of(folder) == sorted([*content, ".copier-answers.yml"])
+        whole = template.TEXTS.project(answers)
+        assert files_of(folder) == [*whole]
+        for path, file in whole.items():
+            assert (folder / path).read_bytes() == file.text.encode(), path
+            assert os.access(folder / path, os.X_OK) == file.executable, path
+            assert content.get(path, file.text) == file.text, path
+        assert unpacked(packed(answers)) == {
+            path: (f.text, f.executable) for path, f in whole.items()
+        }
 
 
 def packed(answers: Answers) -> bytes:

@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
-from rendering import compile_once
 
 from ddpgen.fetching import template_source
 from update import lab as laboratory
@@ -18,7 +17,7 @@ def lab_of_worker(tmp_path_factory: pytest.TempPathFactory) -> laboratory.Lab:
 @pytest.fixture
 def lab(lab_of_worker: laboratory.Lab) -> Iterator[laboratory.Lab]:
     """Releases for tests; this process uses their templates meanwhile."""
-    with laboratory.installed(lab_of_worker.package), compile_once():
+    with laboratory.installed(lab_of_worker.package):
         yield lab_of_worker
 
 

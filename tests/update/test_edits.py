@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from rendering import compile_once
 
 from ddpgen.errors import DdpgenError
 from ddpgen.renaming import migrations
@@ -193,6 +192,5 @@ def test_no_line_of_the_user_is_lost(
             subprocess.run(undo, shell=True, check=True, capture_output=True)
         assert lab.git("status", "--porcelain", cwd=project) == ""
 
-    with compile_once():
-        check()
+    check()
     say(f"random edits, each followed by an update, no line lost: {outcomes}")

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from attack.test_answers import HOSTILE
 from generator.test_questions import random_answers
-from rendering import compile_once
 
 from ddpgen.asking import answers, questions
 from ddpgen.asking.known import LAUNCH_FOLDER, PROJECT_NAME
@@ -93,8 +92,7 @@ def test_releases_are_put_together_as_copier_renders_them(tmp_path: Path) -> Non
         )
         folder = tmp_path / tag
         given: Answers = {"clusters": ["ssh", "slurm"], "nodes": 2}
-        with compile_once():
-            render(given, folder, root, tag)
+        render(given, folder, root, tag)
         assert Template(root, tag, version.questionnaire).project(given) == on_disk(folder), tag
 
 
