@@ -1,8 +1,8 @@
 """Lets Jinja compile each text once.
 
 For each file copier compiles anew the parts of its path and the name of the answers file, and it
-makes an environment for each render: of some 1,500 texts for a project a third differ. Jinja keeps what it
-compiles of files alone.
+makes an environment for each render: of some 1,500 texts for a project a third differ. Jinja itself
+keeps what it compiles of files alone.
 """
 
 from collections.abc import Iterator
