@@ -5,10 +5,11 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.agreements import agreed
-from ddpgen.checking.reading.expressions import names_in, receiver, source
+from ddpgen.checking.reading.expressions import matches, names_in, receiver, source
 from ddpgen.checking.reading.guards import zero_guard
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import follows, is_ddp
+from ddpgen.checking.reading.windows import SCHEDULER
 from ddpgen.checking.registry import ERROR, rule
 from ddpgen.checking.rules.output import all_data_shared
 
@@ -39,6 +40,17 @@ def step_on_one_rank(module: Module) -> Iterator[ast.AST]:
     for call in module.methods("step"):
         of_optimizer = re.search(r"opt(im(izer)?)?$", source(receiver(call)), re.IGNORECASE)
         if of_optimizer and zero_guard(module, call) is not None:
+            yield call
+
+
+@rule(
+    "G8",
+    "rank 0 alone steps this schedule: the learning rates of the ranks come apart",
+    "step the schedule on every rank",
+)
+def schedule_on_one_rank(module: Module) -> Iterator[ast.AST]:
+    for call in module.methods("step"):
+        if matches(receiver(call), SCHEDULER) and zero_guard(module, call) is not None:
             yield call
 
 
