@@ -79,13 +79,14 @@ class Column(NamedTuple):
 
 
 def lack_names(columns: list[Column]) -> bool:
-    """Whether the first row is no header: numbers above numbers, or a text that comes again.
+    """Whether the first row is no header: numbers above numbers, or texts that come again.
 
     Where all names are whole numbers, they may count the columns: 0, 1, 2.
     """
     texts = [column for column in columns if not column.numbers]
     others = [column.name for column in columns if column.numbers]
-    again = any(column.cells.count(column.name) > 1 for column in texts)
+    few = [column for column in texts if not column.tells_rows_apart]
+    again = bool(few) and all(column.cells.count(column.name) > 1 for column in few)
     fractions = not texts and not all(name.strip().isdecimal() for name in others)
     return (again or fractions) and all(map(_is_number, others))
 

@@ -6,6 +6,7 @@ and is strict. What is proposed here is a beginning.
 
 import csv
 import json
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -49,7 +50,7 @@ def look(path: Path) -> Found:
     try:
         found = _look_in_folder(path) if path.is_dir() else _look_at_file(path)
         found = found or _look_at_pattern(path)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         if isinstance(error, UnicodeDecodeError):
             reason = "is not text in UTF-8: save the file in UTF-8"
@@ -150,7 +151,7 @@ def _look_at_file(path: Path) -> Found | None:
             return _images(path) or (_parquet(path, source) if path.suffix == ".parquet" else None)
         case ".csv" | ".tsv":
             return tables.read(path, source)
-        case ".gz" | ".bz2" if Path(path.stem).suffix in TABLES:
+        case ".gz" | ".bz2" if Path(path.stem).suffix in (".csv", ".tsv"):
             return tables.read(path, source)
     return None
 

@@ -13,6 +13,7 @@ from ddpgen.asking.column import Column, lack_names, text_and_label
 from ddpgen.asking.found import ROWS, Found, labelled_texts, number
 from ddpgen.errors import DdpgenError, show
 
+FIRST = 2**16  # bytes of a text that are looked at
 TARGETS = ("target", "label", "class", "y", "price")
 
 
@@ -93,8 +94,9 @@ def columns_of(names: list[str], rows: list[list[str]]) -> Iterator[Column]:
 
 def has_tabs(path: Path) -> bool:
     """Whether a text is a table: each of its first lines has as many tabs."""
-    with path.open(encoding="utf-8-sig") as file:
-        counts = {line.count("\t") for line in islice(file, ROWS)}
+    with path.open("rb") as file:
+        *lines, _ = [*file.read(FIRST).splitlines(), b""]
+    counts = {line.count(b"\t") for line in lines}
     return len(counts) == 1 and counts != {0}
 
 

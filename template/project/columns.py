@@ -195,13 +195,15 @@ def _check_names(cfg: config.Data, names: list[str]) -> None:
 
 
 def _check_header(path: Path, table: Any) -> None:
-    """Refuse a first row that is no header: numbers above numbers, or a text that comes again.
+    """Refuse a first row that is no header: numbers above numbers, or texts that come again.
 
     Where all names are whole numbers, they may count the columns: 0, 1, 2.
     """
     texts = [name for name in table.column_names if pa.types.is_string(table[name].type)]
     others = [name for name in table.column_names if name not in texts]
-    again = any((pc.sum(pc.equal(table[name], name)).as_py() or 0) > 1 for name in texts)
+    few = [name for name in texts if 2 * pc.count_distinct(table[name]).as_py() <= len(table)]
+    times = [pc.sum(pc.equal(table[name], name)).as_py() for name in few]
+    again = bool(few) and all((count or 0) > 1 for count in times)
     fractions = not texts and not all(name.strip().isdecimal() for name in others)
     if (again or fractions) and all(re.match(NUMBER, name) for name in others):
         raise config.ConfigError(

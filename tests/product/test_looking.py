@@ -344,12 +344,18 @@ HEADERS = {
 def test_table_without_names_is_refused(name: str, tmp_path: Path) -> None:
     """The first row would be lost, and the names of columns made of its cells."""
     path = tmp_path / "t.csv"
-    path.write_text("\n".join(HEADERS[name]))
+    path.write_text("\n".join(HEADERS[name] * 5))
     with pytest.raises(DdpgenError, match="is one of data"):
         look.look(path)
     for header in ("0,1", "2019,colour", "year,1.5"):  # of pixels; of years; of any other
-        path.write_text("\n".join([header, *HEADERS[name]]))
+        path.write_text("\n".join([header, *HEADERS[name] * 5]))
         assert look.look(path).arguments
+
+
+def test_name_that_is_a_value_too_is_a_name(tmp_path: Path) -> None:
+    """Among other names the name of a column may be one of its cells."""
+    rows: list[list[object]] = [["north", "Employed"], ["south", "Student"], ["north", "Employed"]]
+    assert look.look(write(tmp_path / "t.csv", ["place", "Employed"], rows * 9)).arguments
 
 
 def test_names_and_rows_that_do_not_fit_are_told(tmp_path: Path) -> None:
@@ -394,6 +400,8 @@ def test_what_nobody_reads_is_said(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "bytes.csv").write_bytes(b"a,b\n\xff,1\n")
     (tmp_path / "all.tar.gz").touch()
+    (tmp_path / "no.csv.gz").write_text("a,b\n1,2\n")
+    packed(tmp_path / "cut.csv.gz").write_bytes((tmp_path / "cut.csv.gz").read_bytes()[:-20])
     (tmp_path / "bad.tar").write_bytes(b"damaged" * 99)
     (tmp_path / "bad.jsonl").write_text('{"text": 1}\n{"text"\n')
     write_tar(tmp_path / "notes.tar", {"notes.txt": b"notes"})
@@ -421,6 +429,8 @@ def test_what_nobody_reads_is_said(tmp_path: Path) -> None:
         "rows.jsonl": "records without one column of texts: write other columns as a table",
         "empty.csv": "nothing that a family reads",
         "folder": "nothing that a family reads",
+        "cut.csv.gz": "ended before the end-of-stream marker",
+        "no.csv.gz": "Not a gzipped file",
         "bytes.csv": "is not text in UTF-8: save the file in UTF-8",
         "absent": "there is no such file or folder",
     }.items():

@@ -50,7 +50,8 @@ def step_on_one_rank(module: Module) -> Iterator[ast.AST]:
 )
 def schedule_on_one_rank(module: Module) -> Iterator[ast.AST]:
     for call in module.methods("step"):
-        if matches(receiver(call), SCHEDULER) and zero_guard(module, call) is not None:
+        of_rates = matches(receiver(call), SCHEDULER) and len(call.args) < 2  # of noise: three
+        if of_rates and zero_guard(module, call) is not None:
             yield call
 
 

@@ -353,6 +353,15 @@ def test_table_without_names_is_refused(row: str, tmp_path: Path) -> None:
         assert "nothing to learn" in refusal(tmp_path, tmp_path / "flats.csv", *chosen)
 
 
+def test_name_that_is_a_value_too_is_a_name(tmp_path: Path) -> None:
+    """Among other names the name of a column may be one of its cells."""
+    table = {"place": ["north", "south"] * 20, "Employed": ["Employed", "Student"] * 20}
+    path = write(tmp_path / "flats.csv", table)
+    cfg = settings(tmp_path, path, "data.target=Employed", "data.leave_out=[]")
+    data.prepare(cfg)
+    assert data.open_splits(cfg).shape.outputs == 2
+
+
 def test_folder_is_no_table(tmp_path: Path) -> None:
     """A pattern is proposed."""
     pattern = str(tmp_path / "*.csv")

@@ -161,7 +161,7 @@ def open_splits(cfg: config.Data) -> Splits:
 def prepared_path(cfg: config.Data) -> Path:
     """The place of the tokens; an edited file, or another setting, has another place."""
     source = Path(cfg.source)
-    files = sorted(source.rglob("*.*")) if source.is_dir() else [source]
+    files = [path for files in _files(source) for path in files]
     files += sorted(Path(cfg.pretrained).glob("*.*")) if cfg.pretrained else []
     stats = [path.stat() for path in files if path.is_file()]
     versions = [(stat.st_size, stat.st_mtime_ns) for stat in stats]
@@ -177,20 +177,23 @@ def _read_splits(cfg: config.Data) -> tuple[list[Row], list[Row]]:
     if cfg.source == "stdlib":
         rows, val = list(_read_stdlib()), list[Row]()
     else:
-        train_files = _find(source, "train") if source.is_dir() else [source]
-        val_files = _find(source, "val", "validation") if source.is_dir() else []
-        if not train_files:
+        files = _files(source)
+        if not files[0]:
             raise config.ConfigError(f"{source} holds no train file: {', '.join(ENDINGS)}")
-        rows, val = (
-            [row for path in files for row in _read_file(path, cfg)]
-            for files in (train_files, val_files)
-        )
+        rows, val = ([row for path in part for row in _read_file(path, cfg)] for part in files)
     if val:
         return rows, val
     generator = torch.Generator().manual_seed(cfg.split_seed)
     order: list[int] = torch.randperm(len(rows), generator=generator).tolist()
     held_out = max(1, round(cfg.validation * len(rows)))
     return [rows[i] for i in order[held_out:]], [rows[i] for i in order[:held_out]]
+
+
+def _files(source: Path) -> tuple[list[Path], list[Path]]:
+    """The files for training and for validation; a single file is for both."""
+    if not source.is_dir():
+        return [source], []
+    return _find(source, "train"), _find(source, "val", "validation")
 
 
 def _find(folder: Path, *names: str) -> list[Path]:

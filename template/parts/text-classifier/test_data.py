@@ -138,6 +138,7 @@ def test_folder_as_the_hub_has_it(tmp_path: Path) -> None:
     splits = data.open_splits(cfg)
     assert sorted(texts(splits.train, cfg) + texts(splits.val, cfg)) == sorted(expected(ROWS))
     (folder / "validation.csv").write_text("text,label\nNine,yes\nTen,no\n")
+    cfg = replace(cfg, folder=str(folder))  # what is prepared lies beside the files
     data.prepare(cfg)
     splits = data.open_splits(cfg)
     assert splits.shape.labels == ["no", "yes"]
