@@ -5,6 +5,7 @@
     python -m bench --only mlp gpt     these cases; the others keep the figures of the last run
     python -m bench --only "own tests" how long the tests of generated projects take
     python -m bench --only answers     how soon the page of ddpgen web answers
+    python -m bench --only gpt --sides generated plain again   these sides of it
     python -m bench --prepare cuda     only generate the projects, for a machine without ddpgen
 
 It needs torch; sides whose libraries are missing are left out, and the page says so.
@@ -36,7 +37,10 @@ PACKAGES = ("torch", "accelerate", "pytorch-lightning", "transformers")
 
 
 def prepare(case: Case) -> Path:
-    """Generate the case's project and prepare its data, unless that has been done."""
+    """Generate the case's project, unless that has been done, and prepare its data.
+
+    A project that was generated on another machine finds its data there, or another source of it.
+    """
     project = BUILD / "projects" / case.name.replace(", ", "-")
     if not (project / "data").exists():
         from ddpgen.rendering.render import render
@@ -44,9 +48,9 @@ def prepare(case: Case) -> Path:
         shutil.rmtree(project, ignore_errors=True)
         project.parent.mkdir(parents=True, exist_ok=True)
         render(case.answers, project)
-        overrides = tree.task_of("plain", case, 1, project).overrides
-        command = [sys.executable, "train.py", "--prepare-only", *overrides]
-        subprocess.run(command, cwd=project, check=True)
+    overrides = tree.task_of("plain", case, 1, project).overrides
+    command = [sys.executable, "train.py", "--prepare-only", *overrides]
+    subprocess.run(command, cwd=project, check=True)
     return project
 
 
@@ -74,10 +78,12 @@ def starts(
     return {side: found for side, found in times.items() if side not in failures}, failures
 
 
-def measure(case: Case, ranks: int) -> dict[str, Any]:
+def measure(case: Case, ranks: int, asked: Sequence[str]) -> dict[str, Any]:
     """One case, as it stands in the file of results."""
     load = os.getloadavg()[0]
     left_out = {side: missing(side) for side in case.sides if missing(side)}
+    if asked:
+        left_out |= {side: "not asked for" for side in case.sides if side not in asked}
     sides = [side for side in case.sides if side not in left_out]
     project = prepare(case)
     begin = time.monotonic()
@@ -133,6 +139,7 @@ def main() -> int:
     )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", nargs="+", metavar="CASE", default=[])
+    parser.add_argument("--sides", nargs="+", metavar="SIDE", default=[])
     parser.add_argument("--prepare", choices=["cpu", "cuda"])
     arguments = parser.parse_args()
     kind = arguments.prepare or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -152,7 +159,7 @@ def main() -> int:
     device = results[kind] = none | results.get(kind, {}) | machine(kind) | {"cases": before}
     for case in chosen:
         print(f"{case.name}: {case.words}", flush=True)
-        figures = measure(cases.quick(case) if arguments.quick else case, ranks)
+        figures = measure(cases.quick(case) if arguments.quick else case, ranks, arguments.sides)
         before[:] = [one for one in before if one["name"] != case.name] + [figures]
         store(results, path)
     if not (arguments.only and device["commands"]):

@@ -5,6 +5,7 @@ training file once, which program has which, data that is prepared, and a runner
 """
 
 import argparse
+import ast
 import hashlib
 import json
 import shutil
@@ -31,6 +32,8 @@ def few() -> list[Answers]:
 def make(folder: Path, rows: list[Answers]) -> None:
     """Write a bundle of these programs into an empty folder."""
     (folder / "files").mkdir(parents=True)
+    (folder / "sources").mkdir()
+    shutil.copy(ast.__file__, folder / "sources")  # its path differs from machine to machine
     (folder / "product").mkdir()
     for name in CARRIED:
         shutil.copy(HERE.parent / "product" / name, folder / "product" / name)
@@ -45,6 +48,7 @@ def make(folder: Path, rows: list[Answers]) -> None:
                 "answers": answers,
                 "pairs": answers in pairwise,
                 "overrides": overrides(answers),
+                "needs": needs(found),
                 "files": {path: keep(folder, text) for path, text in found.items()},
             }
         )
@@ -61,8 +65,20 @@ def keep(folder: Path, text: str) -> str:
 
 
 def overrides(answers: Answers) -> list[str]:
-    """What makes the program's run small; the data is two folders above it."""
-    return test_programs.settings(answers, Path("../../data"))
+    """What makes the program's run small; "{here}" stands for the bundle's folder."""
+    texts = test_programs.settings(answers, Path("{here}/data"))
+    return [text.replace(ast.__file__, "{here}/sources/ast.py") for text in texts]
+
+
+def needs(texts: dict[str, str]) -> list[str]:
+    """The packages beside torch that a program's files import as soon as they are imported."""
+    own = {path.split("/", maxsplit=1)[0].removesuffix(".py") for path in texts}
+    trees = [ast.parse(text) for path, text in texts.items() if path.endswith(".py")]
+    nodes = [node for tree in trees for node in tree.body]
+    names = {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
+    names |= {part.name for node in nodes if isinstance(node, ast.Import) for part in node.names}
+    packages = {name.split(".", maxsplit=1)[0] for name in names}
+    return sorted(packages - own - sys.stdlib_module_names - {"torch"})
 
 
 def prepare(folder: Path, answers: Answers) -> None:
@@ -70,7 +86,8 @@ def prepare(folder: Path, answers: Answers) -> None:
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         project = Path(temporary) / "project"
         template.write(answers, project)
-        command = [sys.executable, "train.py", "--prepare-only", *overrides(answers)]
+        command = [sys.executable, "train.py", "--prepare-only"]
+        command += [text.format(here=folder.resolve()) for text in overrides(answers)]
         subprocess.run(command, cwd=project, check=True)
 
 

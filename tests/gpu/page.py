@@ -1,6 +1,7 @@
 """docs/gpu.md: what the results of a GPU machine say. python -m gpu.page RESULTS PAGE."""
 
 import json
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -29,13 +30,20 @@ def text(results: dict[str, Any]) -> str:
     for mode, counted in counts.items():
         figures = " | ".join(str(counted[name]) for name in ("passed", "failed", "skipped"))
         lines.append(f"| {mode} | {figures} |")
-    reasons = Counter(row["why"] for row in rows if row["outcome"] == "skipped")
-    lines += ["", *(f"- {number} skipped: {why}" for why, number in reasons.items())]
+    for outcome in ("skipped", "failed"):
+        whys = (row["why"] for row in rows if row["outcome"] == outcome)
+        reasons = Counter(without_numbers(why.strip().rpartition("\n")[2]) for why in whys)
+        lines += ["", *(f"- {number} {outcome}: {why}" for why, number in reasons.items())]
     lines += ["", f"| program | {' | '.join(modes)} |", "|---" * (len(modes) + 1) + "|"]
     for program in dict.fromkeys(row["program"] for row in rows):
         cells = (outcomes.get((program, mode), "") for mode in modes)
         lines.append(f"| `{program}` | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def without_numbers(words: str) -> str:
+    """A reason without the numbers of processes, which differ each time."""
+    return re.sub(r"\d+(, \d+)*", "…", words)
 
 
 if __name__ == "__main__":

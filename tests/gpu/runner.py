@@ -1,10 +1,11 @@
 """Trains generated programs on the GPUs of this machine, and notes which do what they promise.
 
-    python run.py                    programs with all pairs of options
-    python run.py --programs=all     all programs
-    python run.py --only=gpt-bf16    those with this in their names
+    python run.py                               programs with all pairs of options
+    python run.py --programs=all --minutes=5    then all others, as far as the time goes
+    python run.py --only=gpt-bf16               those with this in their names
 
-It needs Python and PyTorch, nothing else. Each row of the results is one program in one mode:
+It needs Python and PyTorch, nothing else; programs that import what is not installed are left out.
+Several programs run at a time. Each row of the results is one program in one mode:
 
 - one rank, with NCCL: finite losses; stopped and resumed, it ends with the same bits.
 - two ranks on one GPU, with Gloo: the losses of one rank.
@@ -17,11 +18,15 @@ those that failed are.
 
 import argparse
 import json
+import multiprocessing
+import os
 import platform
+import random
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -44,6 +49,7 @@ class Program:
     answers: dict[str, Any]
     pairs: bool
     overrides: list[str]
+    needs: list[str]
     files: dict[str, str]
 
     def write(self, folder: Path) -> Path:
@@ -68,10 +74,11 @@ class Mode:
 def modes(device: str) -> list[Mode]:
     """What this machine can do; a CPU only shows that this script works."""
     if device == "cpu":
-        cpu = ("ddp.device=cpu",)
-        return [Mode("one rank", 1, cpu), Mode("two ranks, Gloo", 2, cpu, resume=False)]
+        cpu = ("{wrapper}.device=cpu",)
+        workers = Mode("one rank, with workers", 1, (*cpu, "data.workers=2"), resume=False)
+        return [Mode("one rank", 1, cpu), Mode("two ranks, Gloo", 2, cpu, resume=False), workers]
     several = torch.cuda.device_count()
-    shared = Mode("two ranks on one GPU, Gloo", 2, ("ddp.backend=gloo",), resume=False)
+    shared = Mode("two ranks on one GPU, Gloo", 2, ("{wrapper}.backend=gloo",), resume=False)
     found = [Mode("one rank, NCCL", 1), shared]
     if several > 1:
         found.append(Mode(f"{several} ranks, NCCL", several))
@@ -79,37 +86,51 @@ def modes(device: str) -> list[Mode]:
     return [*found, Mode("compiled, with workers", 1, fast, resume=False)]
 
 
-def skipped(program: Program, mode: Mode, compiled: set[str]) -> str:
+def skipped(program: Program, mode: Mode, compiled: bool) -> str:
     """Why a program is not run in a mode; empty where it is."""
-    if program.answers["model"] == "text-classifier" and not find_spec("transformers"):
-        return "transformers is not installed"
-    if mode.name.startswith("compiled"):
-        if program.answers["model"] in compiled:
-            return "another program of this model was compiled"
-        if program.answers.get("dynamic_graph"):
-            return "what is skipped differs from step to step: compiled again and again"
-        compiled.add(program.answers["model"])
+    if missing := [name for name in program.needs if not find_spec(name)]:
+        return f"not installed: {', '.join(missing)}"
+    if mode.name.startswith("compiled") and not compiled:
+        return "another program of this model is compiled"
+    if "{wrapper}.backend=gloo" in mode.overrides and wrapper(program) == "fsdp":
+        return "PyTorch cannot gather shares on GPUs over Gloo"
     return ""
+
+
+def wrapper(program: Program) -> str:
+    """The section of the config that says how ranks train together."""
+    return "fsdp" if program.answers["sharding"] in ("fsdp", "hsdp") else "ddp"
 
 
 def run(program: Program, mode: Mode, folder: Path, first: training.History) -> training.History:
     """Train, resume, compare with the first mode's history; raises AssertionError."""
     project = program.write(folder)
-    overrides = [*program.overrides, EXACT, *mode.overrides]
+    texts = [*program.overrides, EXACT, *mode.overrides]
+    overrides = [text.format(here=HERE, wrapper=wrapper(program)) for text in texts]
     rows = training.train(project, mode.ranks, overrides)
     training.check_history(rows)
-    # BatchNorm of each rank by itself computes something else on another number of ranks.
-    local = program.answers.get("batch_norm", "group") == "local" and mode.ranks > 1
-    on_cpu = "ddp.device=cpu" in mode.overrides and program.answers.get("batch_norm") == "sync"
-    if first and not local and not on_cpu:
+    # BatchNorm of each rank by itself computes something else on another number of ranks. So does
+    # the synchronised one on CPUs, and where several ranks' micro-batches are what one rank has.
+    norm, on_cpu = (
+        program.answers.get("batch_norm", "group"),
+        "{wrapper}.device=cpu" in mode.overrides,
+    )
+    same = norm == "sync" and not on_cpu and not program.answers["accumulation"]
+    if first and (mode.ranks == 1 or norm == "group" or same):
         training.compare(rows, first, TOLERANCE[program.answers["amp"]])
     if program.answers["checkpoint"] and mode.resume:
         training.stop_and_resume(project, mode.ranks, overrides, rows)
     return rows
 
 
-def attempts(program: Program, device: str, compiled: set[str]) -> Iterator[dict[str, Any]]:
-    """The program's rows of the results."""
+def attempts(
+    program: Program, device: str, compiled: bool, deadline: float
+) -> list[dict[str, Any]]:
+    """The program's rows of the results; none where the time is over."""
+    return [*_attempts(program, device, compiled)] if time.time() < deadline else []
+
+
+def _attempts(program: Program, device: str, compiled: bool) -> Iterator[dict[str, Any]]:
     first: training.History = []
     for mode in modes(device):
         row: dict[str, Any] = {"program": program.name, "mode": mode.name, "outcome": "passed"}
@@ -118,11 +139,25 @@ def attempts(program: Program, device: str, compiled: set[str]) -> Iterator[dict
             row["outcome"] = "skipped"
         else:
             try:
-                rows = run(program, mode, HERE / "work" / "project", first)
+                rows = run(program, mode, HERE / "work" / str(os.getpid()), first)
                 first = first or rows
             except AssertionError as error:
                 row["outcome"], why = "failed", str(error)[-3000:]
         yield row | {"why": why, "seconds": round(time.monotonic() - begin, 2)}
+
+
+def chosen(programs: Sequence[Program], only: str, how_many: str) -> list[Program]:
+    """Those with all pairs, then others in an order in which any part of them has all kinds."""
+    named = [program for program in programs if only in program.name]
+    others = [program for program in named if not program.pairs]
+    random.Random(0).shuffle(others)
+    return [program for program in named if program.pairs] + others * (how_many == "all")
+
+
+def compiled_ones(programs: Sequence[Program]) -> set[str]:
+    """The name of a program of each model whose graph is the same in each step."""
+    fixed = [program for program in programs if not program.answers.get("dynamic_graph")]
+    return set({program.answers["model"]: program.name for program in reversed(fixed)}.values())
 
 
 def machine(device: str) -> dict[str, Any]:
@@ -146,32 +181,39 @@ def main() -> int:
     parser.add_argument("--programs", choices=["pairs", "all"], default="pairs")
     parser.add_argument("--only", default="", help="part of the programs' names")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--minutes", type=float, default=30, help="then nothing new begins")
+    parser.add_argument("--workers", type=int, default=max(1, (os.cpu_count() or 1) // 2))
     parser.add_argument("--results", type=Path, default=HERE / "results.json")
     arguments = parser.parse_args()
     if arguments.device == "cuda" and not torch.cuda.is_available():
         print("error: no GPU here; --device=cpu tries the script itself", file=sys.stderr)
         return 2
     listed = [Program(**entry) for entry in json.loads((HERE / "programs.json").read_text())]
-    programs = [
-        program
-        for program in listed
-        if (program.pairs or arguments.programs == "all") and arguments.only in program.name
-    ]
+    programs = chosen(listed, arguments.only, arguments.programs)
     rows = json.loads(arguments.results.read_text())["rows"] if arguments.results.exists() else []
     failed = {row["program"] for row in rows if row["outcome"] == "failed"}
     rows = [row for row in rows if row["program"] not in failed]
-    done, compiled = {row["program"] for row in rows}, set[str]()
-    for program in programs:
-        if program.name in done:
-            continue
-        for row in attempts(program, arguments.device, compiled):
-            rows.append(row)
-            print(f"{row['outcome']:8}{row['seconds']:7.1f} s  {row['program']}: {row['mode']}")
-            print(row["why"], end="\n" * bool(row["why"]), flush=True)
-        content = {**machine(arguments.device), "rows": rows}
-        arguments.results.write_text(json.dumps(content, indent=1) + "\n")
+    done, compiled = {row["program"] for row in rows}, compiled_ones(programs)
+    deadline = time.time() + 60 * arguments.minutes
+    # What is imported before ranks are forked may ask for GPUs, but must not open a context on one.
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+    spawn = multiprocessing.get_context("spawn")  # a process that has touched CUDA cannot fork
+    with ProcessPoolExecutor(arguments.workers, spawn) as pool:
+        futures = [
+            pool.submit(attempts, program, arguments.device, program.name in compiled, deadline)
+            for program in programs
+            if program.name not in done
+        ]
+        for future in as_completed(futures):
+            for row in future.result():
+                rows.append(row)
+                print(f"{row['outcome']:8}{row['seconds']:7.1f} s  {row['program']}: {row['mode']}")
+                print(row["why"], end="\n" * bool(row["why"]), flush=True)
+            content = {**machine(arguments.device), "rows": rows}
+            arguments.results.write_text(json.dumps(content, indent=1) + "\n")
     bad = sum(row["outcome"] == "failed" for row in rows)
-    print(f"{len(rows)} rows, {bad} failed: {arguments.results}")
+    left = len(programs) - len({row["program"] for row in rows})
+    print(f"{len(rows)} rows, {bad} failed, {left} programs left for time: {arguments.results}")
     return int(bad > 0)
 
 

@@ -134,7 +134,12 @@ def variables_of(rank: int, ranks: int, port: int) -> dict[str, str]:
 
 
 def emulate_precisions() -> None:
-    """Have bfloat16 and float16 computed on any CPU, or autocast is left out on many."""
+    """Have bfloat16 and float16 computed on any CPU, or autocast is left out on many.
+
+    Beside GPUs it is left: torch.compile, which looks through all operations, finds no function.
+    """
+    if torch.cuda.is_available():
+        return
     for name in ("_is_mkldnn_bf16_supported", "_is_mkldnn_fp16_supported"):
         setattr(torch.ops.mkldnn, name, lambda: True)
 
@@ -155,6 +160,7 @@ def _rank(project: Path, variables: Mapping[str, str], overrides: Sequence[str],
     os.dup2(output, 2)
     os.environ.update(variables)
     emulate_precisions()
+    multiprocessing.set_start_method(None, force=True)  # workers start as in a program of its own
     os.chdir(project)
     sys.path.insert(0, str(project))
     sys.argv = ["train.py", *overrides]

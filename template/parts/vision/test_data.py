@@ -402,7 +402,7 @@ def test_ranks_learn_mixtures_as_a_plain_loop_does(tmp_path: Path) -> None:
         tensors = zip(*(batch for of_rank in parts for batch in of_rank), strict=True)
         joined.append(data.Batch(*map(torch.cat, tensors)))
     assert joined[0].targets.ndim == 2
-    expected = processes.run(1, plain, cfg, joined)[0]
+    expected = processes.run(1, plain, cfg, joined, beside=2)[0]
     for found, _ in ranks:
         assert found.losses == pytest.approx(expected.losses, rel=1e-9)
         assert found.norms == pytest.approx(expected.norms, rel=1e-9)

@@ -19,7 +19,7 @@ def recording(device: torch.device) -> profile:
     activities = [ProfilerActivity.CPU]
     if device.type == "cuda":
         activities.append(ProfilerActivity.CUDA)
-    return profile(activities=activities)
+    return profile(activities=activities, acc_events=True)  # without, PyTorch warns in each cycle
 
 
 def operations(recorded: profile, device: torch.device) -> Iterator[FunctionEvent]:

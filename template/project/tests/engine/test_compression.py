@@ -1,6 +1,8 @@
 """Gradients that travel in fewer bytes arrive, within the error that their type has."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -54,7 +56,7 @@ def test_powersgd_loses_nothing_for_good(tmp_path: Path) -> None:
     step's gradient of the sum that should have.
     """
     overrides = ["ddp.compress=powersgd", "ddp.powersgd_after=2", "ddp.powersgd_rank=2"]
-    cfg = common.settings(tmp_path, *overrides, "ddp.device=cpu")
+    cfg = common.settings(tmp_path, *overrides)
     ranks = processes.run(RANKS, gradients, cfg, 12)
     means = [torch.stack([own[step] for own, _ in ranks]).mean(0) for step in range(12)]
     arrived = ranks[0][1]
@@ -64,3 +66,13 @@ def test_powersgd_loses_nothing_for_good(tmp_path: Path) -> None:
     assert float(missing.norm()) < 3 * max(float(mean.norm()) for mean in means)
     for _, reduced in ranks:
         assert torch.equal(torch.stack(reduced), torch.stack(arrived)), "ranks differ"
+
+
+def test_powersgd_on_cpus_beside_gpus_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch's hook would wait for a GPU, with the CPU as its number."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    network: Any = SimpleNamespace(device_type="cpu")
+    with pytest.raises(config.ConfigError, match="CUDA_VISIBLE_DEVICES"):
+        compression.register(network, common.settings(tmp_path, "ddp.compress=powersgd").ddp)

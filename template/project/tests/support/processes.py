@@ -7,7 +7,6 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any
@@ -26,20 +25,24 @@ KILLED = "a rank was killed, or waits for the others and does not end"
 class World:
     """Ranks that run a function, each in a process of its own."""
 
-    def __init__(self, size: int, function: Any, *arguments: Any, per_node: int = 0) -> None:
-        """Start the ranks, as if on nodes with `per_node` ranks each. All must be picklable."""
-        if not per_node:  # two nodes or more, so that rank and local rank differ
-            per_node = size if torch.cuda.is_available() else max(1, size // 2)
+    def __init__(self, size: int, act: Any, *args: Any, per_node: int = 0, beside: int = 0) -> None:
+        """Start the ranks, as if on nodes with `per_node` ranks each. All must be picklable.
+
+        On GPUs, if each rank has one, and each of `beside` ranks that these are compared with.
+        """
+        on_gpus = not per_node and max(size, beside) <= torch.cuda.device_count()
+        per_node = per_node or (size if on_gpus else max(1, size // 2))  # or rank is local rank
         self.results = Path(tempfile.mkdtemp(prefix="ranks-"))
         # As torchrun does it: the launcher serves the store, so a free port needs no luck.
         self.store = create_c10d_store(True, "127.0.0.1", 0, wait_for_workers=False)
         shared = {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(per_node)}
         shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.store.port)}
         shared["TORCHELASTIC_USE_AGENT_STORE"] = "True"
+        shared |= {} if on_gpus else {"CUDA_VISIBLE_DEVICES": ""}
         self.processes = []
         for rank in range(size):
             variables = shared | {"RANK": str(rank), "LOCAL_RANK": str(rank % per_node)}
-            call = (variables, self.results / str(rank), function, arguments)
+            call = (variables, self.results / str(rank), act, args)
             self.processes.append(CONTEXT.Process(target=_rank, args=call))
             self.processes[-1].start()
 
@@ -50,7 +53,7 @@ class World:
             connection.wait([process.sentinel for process in running], timeout=1)
             running = [process for process in running if process.exitcode is None]
             if first_failure and any(process.exitcode for process in self.processes):
-                break
+                deadline = min(deadline, time.monotonic() + 2)  # a GPU delays a killed rank
         codes = [process.exitcode for process in self.processes]
         self.kill()
         return codes
@@ -67,9 +70,9 @@ class World:
         return pickle.loads(path.read_bytes()) if path.exists() else {"error": KILLED}
 
 
-def run(size: int, function: Callable[..., Any], *arguments: Any, seconds: int = 120) -> list[Any]:
+def run(size: int, act: Any, *args: Any, seconds: int = 120, beside: int = 0) -> list[Any]:
     """The results of a function on each rank; fails with the traceback of the first failed rank."""
-    world = World(size, function, *arguments)
+    world = World(size, act, *args, beside=beside)
     world.end(seconds, first_failure=True)
     answers = [world.answer(rank) for rank in range(size)]
     errors = sorted((str(a["error"]) for a in answers if "error" in a), key=lambda e: e == KILLED)
@@ -77,11 +80,11 @@ def run(size: int, function: Callable[..., Any], *arguments: Any, seconds: int =
     return [answer["value"] for answer in answers]
 
 
-def _rank(variables: dict[str, str], result: Path, function: Any, arguments: Any) -> None:
+def _rank(variables: dict[str, str], result: Path, act: Any, args: Any) -> None:
     os.environ.update(variables)
     multiprocessing.set_start_method(None, force=True)  # workers start as in a program of its own
     try:
-        status, answer = 0, {"value": function(*arguments)}
+        status, answer = 0, {"value": act(*args)}
     except SystemExit as request:
         answer = {"value": (status := int(request.code or 0))}
     except BaseException:
