@@ -32,7 +32,7 @@ def text(results: dict[str, Any]) -> str:
         lines.append(f"| {mode} | {figures} |")
     for outcome in ("skipped", "failed"):
         whys = (row["why"] for row in rows if row["outcome"] == outcome)
-        reasons = Counter(without_numbers(why.strip().rpartition("\n")[2]) for why in whys)
+        reasons = Counter(map(without_numbers, whys))
         lines += ["", *(f"- {number} {outcome}: {why}" for why, number in reasons.items())]
     lines += ["", f"| program | {' | '.join(modes)} |", "|---" * (len(modes) + 1) + "|"]
     for program in dict.fromkeys(row["program"] for row in rows):

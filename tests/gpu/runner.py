@@ -142,7 +142,8 @@ def _attempts(program: Program, device: str, compiled: bool) -> Iterator[dict[st
                 rows = run(program, mode, HERE / "work" / str(os.getpid()), first)
                 first = first or rows
             except AssertionError as error:
-                row["outcome"], why = "failed", str(error)[-3000:]
+                print(str(error)[-3000:], flush=True)
+                row["outcome"], why = "failed", str(error).strip().rpartition("\n")[2][:300]
         yield row | {"why": why, "seconds": round(time.monotonic() - begin, 2)}
 
 
