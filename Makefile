@@ -67,8 +67,8 @@ gpu-bundle: $(VENV)/dev    ## a folder of programs that any machine with GPUs, P
 	@cd tests && ../$(BIN)/python -m gpu ../build/gpu
 
 .PHONY: gpu
-gpu: gpu-bundle    ## train them on the GPUs of this machine; writes docs/gpu.json and docs/gpu.md
-	@cd build/gpu && ../../$(BIN)/python run.py --results=../../docs/gpu.json </dev/null
+gpu: gpu-bundle    ## train them on the GPUs of this machine, run projects' own tests; writes docs/gpu.json and docs/gpu.md
+	@cd build/gpu && ../../$(BIN)/python run.py --own-tests --results=../../docs/gpu.json </dev/null
 	@cd tests && ../$(BIN)/python -m gpu.page ../docs/gpu.json ../docs/gpu.md
 
 .PHONY: clusters

@@ -5,7 +5,9 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from bench.tree import Times
@@ -28,8 +30,8 @@ MOST: dict[str, Any] = {
 }
 
 
-def projects() -> dict[str, dict[str, Any]]:
-    """The default project, and the largest of each model."""
+def projects(most: Mapping[str, Any] = MappingProxyType(MOST)) -> dict[str, dict[str, Any]]:
+    """The default project, and the largest of each model, with whatever of `most` it is asked."""
     from ddpgen.asking import answers, questions
     from ddpgen.errors import DdpgenError
 
@@ -37,7 +39,7 @@ def projects() -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {DEFAULT: {}}
     for model in asked.questions["model"].values:
         chosen: dict[str, Any] = {"model": model}
-        for name, value in MOST.items():
+        for name, value in most.items():
             with contextlib.suppress(DdpgenError):  # not asked of this model
                 answers.resolve(asked, chosen | {name: value})
                 chosen[name] = value

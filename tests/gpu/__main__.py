@@ -1,7 +1,8 @@
 """python -m gpu FOLDER: a folder that trains generated programs on any machine with GPUs.
 
 It holds what a machine without network, pytest or ddpgen needs: every distinct text of every
-training file once, which program has which, data that is prepared, and a runner.
+training file once, which program has which, data that is prepared, and a runner. Where pytest is
+installed, whole projects run their own tests and tools, too.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from bench import own_tests
 from product import programs, template, test_programs
 from product.combinations import identifier, pairs
 
@@ -21,6 +23,18 @@ from ddpgen.asking.question import Answers
 
 HERE = Path(__file__).parent
 MIB = 40  # what the tools that carry a bundle to another machine let through
+# What a GPU machine without network is likely to have; FSDP has tests of its own.
+MOST = own_tests.MOST | {"tracker": "tensorboard"}
+SHARDED = {
+    "model": "gpt",
+    "sharding": "fsdp",
+    "amp": "bf16",
+    "accumulation": True,
+    "activation_checkpointing": True,
+    "saves": "background",
+    "tools": ["preflight", "memory", "profile", "predict", "checkpoints"],
+    "watch": ["ranks", "speed", "files"],
+}
 CARRIED = ("__init__.py", "forkserver.py", "frozen.py", "training.py")
 
 
@@ -55,6 +69,13 @@ def make(folder: Path, rows: list[Answers]) -> None:
     (folder / "programs.json").write_text(json.dumps(listed))
     for answers in {row["model"]: row for row in rows}.values():
         prepare(folder, answers)
+
+
+def projects(folder: Path) -> None:
+    """Write whole projects, each in a folder of its own."""
+    found = own_tests.projects(MOST) | {"sharded": SHARDED}
+    for name, answers in found.items():
+        template.write(answers, folder / name.partition(",")[0])
 
 
 def keep(folder: Path, text: str) -> str:
@@ -99,6 +120,7 @@ def main() -> int:
     shutil.rmtree(folder, ignore_errors=True)
     # Only what needs nothing but torch: a tracker's rank 0 would need its library.
     make(folder, rows := programs.cores())
+    projects(folder / "projects")
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**20
     print(f"{folder}: {len(rows)} programs, {size:.1f} MiB\non a GPU machine: python run.py")
     return int(size > MIB)

@@ -3,6 +3,7 @@
     python run.py                               programs with all pairs of options
     python run.py --programs=all --minutes=5    then all others, as far as the time goes
     python run.py --only=gpt-bf16               those with this in their names
+    python run.py --own-tests                   first, whole projects' own tests and tools
 
 It needs Python and PyTorch, nothing else; programs that import what is not installed are left out.
 Several programs run at a time. Each row of the results is one program in one mode:
@@ -11,8 +12,9 @@ Several programs run at a time. Each row of the results is one program in one mo
 - two ranks on one GPU, with Gloo: the losses of one rank.
 - one rank per GPU, with NCCL, where there are several: the losses of one rank; resumed as above.
 - compiled, with DataLoader workers: the losses of the plain program; one program per model.
+- a whole project's own tests, and its tools.
 
-Programs whose rows are in the results are not run again, so that a run that was stopped goes on;
+Those whose rows are in the results are not run again, so that a run that was stopped goes on;
 those that failed are.
 """
 
@@ -23,6 +25,7 @@ import os
 import platform
 import random
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -147,6 +150,41 @@ def _attempts(program: Program, device: str, compiled: bool) -> Iterator[dict[st
         yield row | {"why": why, "seconds": round(time.monotonic() - begin, 2)}
 
 
+QUICK = ["train.py", "train.max_steps=8"]
+# What is started in a whole project, if it has a file.
+TOOLS = {
+    "own tests": ("tests/conftest.py", ["-m", "pytest", "-q", "-p", "no:cacheprovider"]),
+    "preflight": ("tools/preflight/__main__.py", ["-m", "tools.preflight"]),
+    "memory": ("tools/memory/__main__.py", ["-m", "tools.memory"]),
+    "scaling": ("tools/scaling/__main__.py", ["-m", "tools.scaling"]),
+    "profile": ("engine/profiling.py", [*QUICK, "run.name=profiled", "profile.steps=[3,6]"]),
+    "compiled": ("train.py", [*QUICK, "run.name=compiled", "run.compile=true"]),
+}
+
+
+def used(project: Path, deadline: float) -> list[dict[str, Any]]:
+    """The rows of a whole project: its own tests, and the tools that it has."""
+    rows = []
+    for name, (file, arguments) in TOOLS.items():
+        if not (project / file).exists() or time.time() > deadline:
+            continue
+        row: dict[str, Any] = {"program": f"{project.name}, whole", "mode": name, "why": ""}
+        begin = time.monotonic()
+        if "pytest" in arguments and not find_spec("pytest"):
+            row |= {"outcome": "skipped", "why": "not installed: pytest"}
+        else:
+            command = [sys.executable, *arguments]
+            done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+            lines = (done.stdout + done.stderr).strip().splitlines()
+            failures = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
+            if done.returncode:
+                print("\n".join(lines[-60:]), flush=True)
+                row["why"] = "; ".join(failures or lines[-1:])[:600]
+            row["outcome"] = "failed" if done.returncode else "passed"
+        rows.append(row | {"seconds": round(time.monotonic() - begin, 2)})
+    return rows
+
+
 def chosen(programs: Sequence[Program], only: str, how_many: str) -> list[Program]:
     """Those with all pairs, then others in an order in which any part of them has all kinds."""
     named = [program for program in programs if only in program.name]
@@ -180,6 +218,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--programs", choices=["pairs", "all"], default="pairs")
+    parser.add_argument("--own-tests", action="store_true")
     parser.add_argument("--only", default="", help="part of the programs' names")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--minutes", type=float, default=30, help="then nothing new begins")
@@ -200,7 +239,13 @@ def main() -> int:
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     spawn = multiprocessing.get_context("spawn")  # a process that has touched CUDA cannot fork
     with ProcessPoolExecutor(arguments.workers, spawn) as pool:
+        whole = sorted((HERE / "projects").glob("*")) if arguments.own_tests else []
         futures = [
+            pool.submit(used, project, deadline)
+            for project in whole
+            if f"{project.name}, whole" not in done and arguments.only in project.name
+        ]
+        futures += [
             pool.submit(attempts, program, arguments.device, program.name in compiled, deadline)
             for program in programs
             if program.name not in done
@@ -213,7 +258,7 @@ def main() -> int:
             content = {**machine(arguments.device), "rows": rows}
             arguments.results.write_text(json.dumps(content, indent=1) + "\n")
     bad = sum(row["outcome"] == "failed" for row in rows)
-    left = len(programs) - len({row["program"] for row in rows})
+    left = len({program.name for program in programs} - {row["program"] for row in rows})
     print(f"{len(rows)} rows, {bad} failed, {left} programs left for time: {arguments.results}")
     return int(bad > 0)
 

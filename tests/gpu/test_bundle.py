@@ -21,8 +21,9 @@ def test_bundle_runs_anywhere(tmp_path: Path, forked: Path) -> None:
     only = {name for name in os.environ if name.startswith("PYTHON")}
     environment = {name: value for name, value in os.environ.items() if name not in only}
 
-    def run() -> subprocess.CompletedProcess[str]:
-        command = [str(forked / "python"), "run.py", "--device=cpu", f"--only={one}"]
+    def run(only: str = one) -> subprocess.CompletedProcess[str]:
+        command = [str(forked / "python"), "run.py", "--device=cpu", "--own-tests"]
+        command += ["--workers=1", f"--only={only}"]
         return subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, check=False
         )
@@ -46,3 +47,13 @@ def test_bundle_runs_anywhere(tmp_path: Path, forked: Path) -> None:
     (steps,) = {program["files"]["steps.py"] for program in listed}
     (folder / "files" / steps).write_text("raise SystemExit(3)")
     assert run().returncode == 1
+
+    tests = folder / "projects" / "whole" / "tests"
+    tests.mkdir(parents=True)
+    (tests / "conftest.py").touch()
+    (tests / "test_it.py").write_text("def test_it():\n    assert not 'on purpose'\n")
+    (folder / "results.json").unlink()
+    assert run("whole").returncode == 1
+    (row,) = json.loads((folder / "results.json").read_text())["rows"]
+    assert (row["program"], row["mode"], row["outcome"]) == ("whole, whole", "own tests", "failed")
+    assert row["why"].startswith("FAILED tests/test_it.py::test_it")
