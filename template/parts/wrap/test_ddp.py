@@ -17,13 +17,14 @@ def test_model_is_moved_whole_before_the_wrap(tmp_path: Path, monkeypatch: Patch
     assert list(module.state_dict()) == list(built(cfg).state_dict()), "other names in files"
 
 
-def test_ddp_gets_gpu_and_config(tmp_path: Path, monkeypatch: Patch) -> None:
+@pytest.mark.parametrize("view", ["true", "false"])
+def test_ddp_gets_gpu_and_config(view: str, tmp_path: Path, monkeypatch: Patch) -> None:
     """The local rank's GPU, and each value of [ddp] that is DDP's."""
     monkeypatch.setattr(nn.Module, "to", lambda module, *_, **__: module)
-    changed = ["ddp.bucket_mb=7", "ddp.gradient_as_bucket_view=false"{{ static_graph }}]
+    changed = ["ddp.bucket_mb=7", f"ddp.gradient_as_bucket_view={view}"{{ static_graph }}]
     options = handed(monkeypatch, common.settings(tmp_path, *changed), torch.device("cuda", 1))
     assert options["device_ids"] == [torch.device("cuda", 1)], "not the GPU of the local rank"
-    assert (options["bucket_cap_mb"], options["gradient_as_bucket_view"]) == (7, False)
+    assert (options["bucket_cap_mb"], options["gradient_as_bucket_view"]) == (7, view == "true")
     assert options["find_unused_parameters"] is {{ dynamic_graph }}, "{{ 'blocks are left out' if dynamic_graph else 'a search in each step, for nothing' }}"
     # {% if static_graph %}
     assert options["static_graph"]

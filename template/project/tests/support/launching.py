@@ -82,7 +82,9 @@ class Call:
 
     def option(self, name: str) -> str:
         """The value of `name=value` among the arguments; where it is given twice, the last."""
-        return [a.partition("=")[2] for a in self.arguments if a.partition("=")[0] == name][-1]
+        given = [a.partition("=")[2] for a in self.arguments if a.partition("=")[0] == name]
+        assert given, f"{name}= is not among the arguments: {' '.join(self.arguments)}"
+        return given[-1]
 
 
 class Stage:
