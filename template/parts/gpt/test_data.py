@@ -333,3 +333,5 @@ def test_output_has_the_tokens_that_there_are(tmp_path: Path, monkeypatch: Any) 
     (matrix,) = (p for name, p in network.named_parameters() if name == "embedding.weight")
     assert (rows[-1], len(matrix)) == (384, 300)
     torch.testing.assert_close(outputs, ends[0] @ matrix.T)
+    (grad,) = torch.autograd.grad(outputs.square().sum(), matrix)
+    assert grad[12:].any(), "what is no input is not learnt: the output has another matrix"
