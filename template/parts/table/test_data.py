@@ -129,14 +129,16 @@ def test_quantities_are_standardised(tmp_path: Path) -> None:
 
 def test_texts_and_whole_numbers_are_classes(tmp_path: Path) -> None:
     """They are numbered in their order, and each has an output."""
-    table = flats() | {"stars": [n % 4 for n in range(ROWS)]}
+    stars, parts = [3 - n % 4 for n in range(ROWS)], [0.25 + n % 2 / 2 for n in range(ROWS)]
+    table = flats() | {"stars": stars, "part": parts}
     path = write(tmp_path / "flats.csv", table)
     chosen = ("data.target=stars", "data.task=classes")
     train, val, shape = prepared(tmp_path, path, *chosen)
     both = torch.cat((train.rows.targets, val.rows.targets))
     assert both.long().bincount().tolist() == [10, 10, 10, 10]
-    assert shape.outputs == 4
+    assert (shape.outputs, shape.labels) == (4, ["0", "1", "2", "3"]), "not in their order"
     assert prepared(tmp_path, path, "data.target=dear", "data.leave_out=[]").shape.outputs == 2
+    assert prepared(tmp_path, path, "data.target=part").shape.outputs == 1, "fractions are amounts"
 
 
 def test_padding_does_not_count(tmp_path: Path) -> None:
