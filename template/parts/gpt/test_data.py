@@ -111,8 +111,10 @@ def test_token_file_is_read_where_it_lies(tmp_path: Path, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_shards_are_one_stream(tmp_path: Path, dtype: str) -> None:
-    """Windows run across the files of a folder, whose end is held out."""
+def test_shards_are_one_stream(tmp_path: Path, dtype: str, monkeypatch: Any) -> None:
+    """Windows run across the files of a folder, as their names order them; its end is held out."""
+    glob = Path.glob  # a file system lists them in an order of its own
+    monkeypatch.setattr(Path, "glob", lambda *given: sorted(glob(*given), reverse=True))
     tokens = torch.randint(1, 120, (1000,))
     for number, part in enumerate(tokens.split([300, 1, 99, 500, 100])):
         write(tmp_path / "shards" / f"{number:03d}.bin", part, dtype)

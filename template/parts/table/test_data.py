@@ -166,6 +166,22 @@ def test_numbers_that_name_things(tmp_path: Path) -> None:
     assert splits.shape.values in (8, 9)  # three codes, four districts, 0, and perhaps "unknown"
 
 
+def test_order_of_files_is_that_of_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes list folders in orders of their own, and have to read the same."""
+    for number in range(3):
+        write(tmp_path / f"{number}.csv", flats(ROWS + number))
+    glob, found = Path.glob, []
+    for end in (False, True):
+        monkeypatch.setattr(
+            Path, "glob", lambda path, name, end=end: iter(sorted(glob(path, name), reverse=end))
+        )
+        (folder := tmp_path / str(end)).mkdir()
+        found.append(prepared(folder, tmp_path / "*.csv").train.rows.targets)
+    assert found[0].equal(found[1]), "nodes have other rows"
+
+
 @pytest.mark.parametrize("left", [["district"], ["size", "rooms"]])
 def test_tables_of_one_kind(left: list[str], tmp_path: Path) -> None:
     """Numbers alone and texts alone can be learnt from, too."""

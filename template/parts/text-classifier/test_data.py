@@ -146,6 +146,24 @@ def test_folder_as_the_hub_has_it(tmp_path: Path) -> None:
     assert len(splits.val) == 2
 
 
+def test_order_of_files_is_that_of_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes list folders in orders of their own, and have to read the same."""
+    for number, part in enumerate((ROWS[:3], ROWS[3:5], ROWS[5:])):
+        write(tmp_path / f"texts/data/train-0000{number}-of-00003.parquet", part)
+    glob, found = Path.glob, []
+    for end in (False, True):
+        monkeypatch.setattr(
+            Path, "glob", lambda path, name, end=end: iter(sorted(glob(path, name), reverse=end))
+        )
+        (folder := tmp_path / str(end)).mkdir()
+        cfg = settings(folder, source=str(tmp_path / "texts"), length=32, vocabulary=300)
+        data.prepare(cfg)
+        found.append(data.open_splits(cfg).train.inputs)
+    assert found[0].equal(found[1]), "nodes have other rows"
+
+
 def test_row_of_parquet_without_a_class(tmp_path: Path) -> None:
     """-1 stands for none, and is not the last of the names."""
     path = Path(write(tmp_path / "texts.parquet", ROWS))
