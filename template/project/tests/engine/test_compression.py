@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import config
 from engine import compression, distributed
-from support import common, processes
+from support import common, processes, reference
 
 RANKS = 3
 ROUNDING = {"bf16": 2.0**-8, "fp16": 2.0**-11}
@@ -76,3 +76,18 @@ def test_powersgd_on_cpus_beside_gpus_is_refused(
     network: Any = SimpleNamespace(device_type="cpu")
     with pytest.raises(config.ConfigError, match="CUDA_VISIBLE_DEVICES"):
         compression.register(network, common.settings(tmp_path, "ddp.compress=powersgd").ddp)
+
+
+def hooks(cfg: config.Config) -> int:
+    """How many hooks DDP is given when a training starts."""
+    calls: list[int] = []
+    common.replace(DistributedDataParallel, "register_comm_hook", lambda *_: calls.append(1))
+    with reference.training(cfg):
+        return len(calls)
+
+
+def test_training_compresses_as_the_config_says(tmp_path: Path) -> None:
+    """Its first step already; and not at all where nothing is chosen."""
+    for compress, count in {"bf16": 1, "powersgd": 1, "none": 0}.items():
+        found = processes.run(1, hooks, common.settings(tmp_path, f"ddp.compress={compress}"))
+        assert found == [count], f"ddp.compress = {compress} is without effect, or with one"
