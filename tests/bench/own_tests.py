@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from bench.tree import Times
@@ -30,7 +29,7 @@ MOST: dict[str, Any] = {
 }
 
 
-def projects(most: Mapping[str, Any] = MappingProxyType(MOST)) -> dict[str, dict[str, Any]]:
+def projects(most: Mapping[str, Any] = MOST) -> dict[str, dict[str, Any]]:
     """The default project, and the largest of each model, with whatever of `most` it is asked."""
     from ddpgen.asking import answers, questions
     from ddpgen.errors import DdpgenError

@@ -14,8 +14,8 @@ Several programs run at a time. Each row of the results is one program in one mo
 - compiled, with DataLoader workers: the losses of the plain program; one program per model.
 - a whole project's own tests, and its tools.
 
-Those whose rows are in the results are not run again, so that a run that was stopped goes on;
-those that failed are.
+A program or a project whose rows are in the results is not run again, so that a run that was
+stopped goes on; where a row says "failed", the program or the project is.
 """
 
 import argparse
@@ -114,10 +114,8 @@ def run(program: Program, mode: Mode, folder: Path, first: training.History) -> 
     training.check_history(rows)
     # BatchNorm of each rank by itself computes something else on another number of ranks. So does
     # the synchronised one on CPUs, and where several ranks' micro-batches are what one rank has.
-    norm, on_cpu = (
-        program.answers.get("batch_norm", "group"),
-        "{wrapper}.device=cpu" in mode.overrides,
-    )
+    norm = program.answers.get("batch_norm", "group")
+    on_cpu = "{wrapper}.device=cpu" in mode.overrides
     same = norm == "sync" and not on_cpu and not program.answers["accumulation"]
     if first and (mode.ranks == 1 or norm == "group" or same):
         training.compare(rows, first, TOLERANCE[program.answers["amp"]])
@@ -162,11 +160,11 @@ TOOLS = {
 }
 
 
-def used(project: Path, deadline: float) -> list[dict[str, Any]]:
-    """The rows of a whole project: its own tests, and the tools that it has."""
+def used(project: Path, deadline: float, before: set[str]) -> list[dict[str, Any]]:
+    """The rows of a whole project: its own tests, and its tools, but for modes that ran before."""
     rows = []
     for name, (file, arguments) in TOOLS.items():
-        if not (project / file).exists() or time.time() > deadline:
+        if name in before or not (project / file).exists() or time.time() > deadline:
             continue
         row: dict[str, Any] = {"program": f"{project.name}, whole", "mode": name, "why": ""}
         begin = time.monotonic()
@@ -218,7 +216,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--programs", choices=["pairs", "all"], default="pairs")
-    parser.add_argument("--own-tests", action="store_true")
+    parser.add_argument("--own-tests", action="store_true", help="of projects")
     parser.add_argument("--only", default="", help="part of the programs' names")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--minutes", type=float, default=30, help="then nothing new begins")
@@ -241,9 +239,14 @@ def main() -> int:
     with ProcessPoolExecutor(arguments.workers, spawn) as pool:
         whole = sorted((HERE / "projects").glob("*")) if arguments.own_tests else []
         futures = [
-            pool.submit(used, project, deadline)
+            pool.submit(
+                used,
+                project,
+                deadline,
+                {row["mode"] for row in rows if row["program"] == f"{project.name}, whole"},
+            )
             for project in whole
-            if f"{project.name}, whole" not in done and arguments.only in project.name
+            if arguments.only in project.name
         ]
         futures += [
             pool.submit(attempts, program, arguments.device, program.name in compiled, deadline)

@@ -28,10 +28,10 @@ class World:
     def __init__(self, size: int, act: Any, *args: Any, per_node: int = 0, beside: int = 0) -> None:
         """Start the ranks, as if on nodes with `per_node` ranks each. All must be picklable.
 
-        On GPUs, if each rank has one, and each of `beside` ranks that these are compared with.
+        They use GPUs if each has a GPU, also in a world of `beside` ranks that a test compares.
         """
         on_gpus = not per_node and max(size, beside) <= torch.cuda.device_count()
-        per_node = per_node or (size if on_gpus else max(1, size // 2))  # or rank is local rank
+        per_node = per_node or (size if on_gpus else max(1, size // 2))  # CPUs: two nodes at least
         self.results = Path(tempfile.mkdtemp(prefix="ranks-"))
         # As torchrun does it: the launcher serves the store, so a free port needs no luck.
         self.store = create_c10d_store(True, "127.0.0.1", 0, wait_for_workers=False)
@@ -53,7 +53,7 @@ class World:
             connection.wait([process.sentinel for process in running], timeout=1)
             running = [process for process in running if process.exitcode is None]
             if first_failure and any(process.exitcode for process in self.processes):
-                deadline = min(deadline, time.monotonic() + 2)  # a GPU delays a killed rank
+                deadline = min(deadline, time.monotonic() + 2)  # with a GPU, a rank ends late
         codes = [process.exitcode for process in self.processes]
         self.kill()
         return codes
