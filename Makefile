@@ -101,6 +101,11 @@ quality: $(VENV)/dev    ## train the defaults of all model families, compare wit
 chaos: $(VENV)/dev    ## kill, stop and damage runs 1,000 times, resume each, compare; write docs/chaos.md
 	@cd tests && ../$(BIN)/python -m chaos </dev/null
 
+.PHONY: goodput
+goodput: $(VENV)/dev    ## two hours of a job on four hosts with faults, and nobody there; writes docs/goodput.md
+	@if [[ $$(id -u) == 0 ]] && command -v apt-get >/dev/null; then tests/clusters/install.sh; fi
+	@cd tests && ../$(BIN)/python -m goodput </dev/null
+
 .PHONY: bench
 bench: $(VENV)/bench    ## the generated project beside other loops and libraries, twenty minutes; writes docs/bench.md
 	@rm -rf build/bench

@@ -38,6 +38,7 @@ GROUPS = {
     "check/": ("check", "what `ddpgen check` finds, and where it is silent"),
     "clusters/": ("clusters", "launch files, and jobs on real schedulers"),
     "chaos/": ("chaos", "runs that were disturbed, and ended as undisturbed ones"),
+    "goodput/": ("goodput", "a job on four hosts, with faults and without a person"),
     "quality/": ("quality", "pitfalls and the tests that name them"),
 }
 OTHERS = ("others", "benchmark's and bundle's own tests")

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from engine import background, checkpoint
+from engine import background, checkpoint, distributed, report
 from engine.state import TrainState
 from support import common, processes, reference
 
@@ -207,3 +207,21 @@ def test_failed_write_is_told_and_a_second_ends_the_run(tmp_path: Path) -> None:
     told = [words[n + 1] for n, word in enumerate(words) if word.startswith("warning: no checkp")]
     assert told == ["step 3", "step 5"]
     assert Path(checkpoint.newest_good(tmp_path / "run")).stem == "step_00000003"
+
+
+def test_history_gets_its_rows_when_the_disk_is_full_no_more(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each row once and whole, in its order; the run is told, and goes on."""
+    main = distributed.Process(0, 0, 1, torch.device("cpu"))
+    reporter = report.Reporter(common.settings(tmp_path), main, tmp_path, total_steps=9)
+    history = tmp_path / report.HISTORY
+    reporter.write(1, {"a": 1})
+    history.rename(tmp_path / "before")
+    history.symlink_to("/dev/full")
+    reporter.write(2, {"a": 2})
+    reporter.write(3, {"a": 3})
+    assert "No space left" in capsys.readouterr().out, "nobody was told of the rows"
+    (tmp_path / "before").replace(history)
+    reporter.write(4, {"a": 4})
+    assert [row["step"] for row in common.history(tmp_path)] == [1, 2, 3, 4]

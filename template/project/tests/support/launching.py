@@ -144,7 +144,11 @@ class Stage:
 
     def run(self, script: str, *arguments: str, **variables: str) -> int:
         """Run a launch file to its end; returns its exit code."""
-        return self.start(script, *arguments, **variables).wait(60)
+        process = self.start(script, *arguments, **variables)
+        try:
+            return process.wait(60)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{script} does not end, and has said:\n{self.said()}") from None
 
     def calls(self, name: str) -> list[Call]:
         """The calls of a command, the first one first."""
