@@ -211,11 +211,8 @@ def prepare(project: Path, steps: int) -> None:
             file.write(",".join(f"{value:.4f}" for value in values) + f",{'wxyz'[target]}\n")
 
 
-def here(*folders: Path) -> dict[str, str]:
-    """The environment of a user who has this interpreter's programs on the PATH.
-
-    Programs in `folders` come first.
-    """
+def here() -> dict[str, str]:
+    """The environment of a user who has this interpreter's programs on the PATH."""
     kept = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ}
-    places = [*map(str, folders), str(Path(sys.executable).parent), os.environ["PATH"]]
+    places = [str(Path(sys.executable).parent), os.environ["PATH"]]
     return {**kept, "PATH": os.pathsep.join(places), "OMP_NUM_THREADS": "1"}

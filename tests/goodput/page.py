@@ -69,7 +69,7 @@ def write(result: Result, seed: int) -> None:
 def shown(words: str) -> str:
     """A line of the log, short enough for a table."""
     text = words.replace("|", "/").replace("`", "'").replace("{", "(").replace("}", ")")
-    return text if len(text) < 150 else f"{text[:100]} ... {text[-45:]}"
+    return text if len(text) < 150 else f"{text[:145]} ..."
 
 
 def draw(result: Result, path: Path) -> None:

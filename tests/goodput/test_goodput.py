@@ -1,7 +1,6 @@
-"""The short edition of `make goodput`: a minute of steps, and three faults."""
+"""The short edition of `make goodput`: a minute of steps, and two faults."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,13 +11,13 @@ from tests.clusters import network, ssh_lab
 from tests.clusters.checkpoints import assert_same, last_checkpoint
 
 STEPS, STEP = 600, 0.1  # seconds of a step
-CHOSEN = ("a rank is killed", "a bit flips in a rank's memory", "the disk is full")
+CHOSEN = ("a rank is killed", "the disk is full")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, forked: Path) -> Iterator[Lab]:
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     network.skip_without(ssh_lab.PROGRAMS)
-    with lab(tmp_path_factory.mktemp("goodput"), STEPS, here(forked)) as found:
+    with lab(tmp_path_factory.mktemp("goodput"), STEPS, here()) as found:
         yield found
 
 

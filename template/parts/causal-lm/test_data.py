@@ -13,6 +13,7 @@ import pyarrow.parquet
 import pytest
 import torch
 import transformers
+from tokenizers import processors
 from torch import Tensor
 from torch.testing import assert_close
 
@@ -97,6 +98,15 @@ def test_only_answers_are_learnt(tmp_path: Path, ending: str) -> None:
     assert sum("<|im_start|>user\nWhere is" in text for text in asked) == 6
 
 
+def test_template_alone_says_how_a_conversation_begins(tmp_path: Path) -> None:
+    """Some tokenizers put a token before each text, which their templates have, too."""
+    tokenizer = documents.train_tokenizer(settings(tmp_path), [documents.Record("", CHATS[0])])
+    begin = {"single": "<|pad|> $A", "special_tokens": [("<|pad|>", 0)]}
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(**begin)
+    (found,) = documents.encode([documents.Record("", CHATS[0])], tokenizer)
+    assert found.tokens[0] == tokenizer("<|im_start|>")["input_ids"][1], "begins twice"
+
+
 def test_texts_are_learnt_whole(tmp_path: Path) -> None:
     """Long ones in several rows, in which each token is a target once, and the end of the text."""
     texts = [f"{n}: " + "the cat sleeps, and nobody knows why. " * n for n in range(1, 9)]
@@ -112,6 +122,25 @@ def test_texts_are_learnt_whole(tmp_path: Path) -> None:
     )
     assert learnt(splits.val, tokenizer)[-1].startswith(": the cat")
     assert "longer than 24 tokens" in str(splits.shape)
+
+
+def test_order_of_files_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes would hold out other texts, and train on other rows."""
+    for name in ("b.jsonl", "a.jsonl", "c.jsonl"):
+        write(tmp_path / name, [f"{name} {n}" for n in range(4)], "text")
+    cfg = settings(tmp_path / "prepared", source=str(tmp_path), column="text")
+    found, listed = [], Path.iterdir
+    for end in (False, True):
+        monkeypatch.setattr(Path, "iterdir", lambda at, end=end: sorted(listed(at), reverse=end))
+        found.append(documents.read_splits(cfg))
+    assert found[0] == found[1], "files are read in the order of the disk"
+
+
+def test_fields_that_a_turn_lacks_stay_away(tmp_path: Path) -> None:
+    """Parquet gives each turn the fields of all, and templates would write "None"."""
+    chat = [CHATS[0][0], CHATS[0][1] | {"name": "Ada"}, *CHATS[0][2:]]
+    (found,) = documents.read_file(Path(write(tmp_path / "chats.parquet", [chat])), "messages")
+    assert found.content == chat
 
 
 def test_rows_are_full(tmp_path: Path) -> None:
@@ -135,11 +164,21 @@ def loss_behind(network: torch.nn.Module, *row: documents.Document) -> float:
     return model.loss_sum(outputs, targets[:, begin:end]).item()
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def learnt_positions() -> model.LanguageModel:
+    """A small GPT-2, whose positions are numbers in a row: its begin is not that of a document."""
+    size = transformers.GPT2Config(vocab_size=300, n_positions=24, n_embd=16, n_layer=1, n_head=2)
+    network = transformers.GPT2LMHeadModel(size)
+    return model.LanguageModel(network, network.config)
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager", "positions"])
 def test_neighbours_change_nothing(tmp_path: Path, attention: str) -> None:
     """A document's loss is that of the document alone, whatever lies before it in its row."""
     network: Any = model.build(common.settings(tmp_path).model, SHAPE).eval()
-    network.settings._attn_implementation = attention
+    if attention == "positions":
+        network = learnt_positions().eval()
+    else:
+        network.settings._attn_implementation = attention
     one, two, three, last = (
         documents.Document(list(range(n, n + size)), [True] * size)
         for n, size in ((100, 12), (200, 12), (250, 9), (50, 6))
@@ -185,6 +224,16 @@ def test_edited_file_is_read_anew(tmp_path: Path) -> None:
     first = data.prepared_path(before)
     write(tmp_path / "chats.jsonl", CHATS)
     assert data.prepared_path(before) != first
+    first = data.prepared_path(before)
+    os.utime(source, (1, 1))  # other words of the same length
+    assert data.prepared_path(before) != first
+    tokenizer = tmp_path / "pretrained" / "tokenizer.json"
+    tokenizer.parent.mkdir()
+    tokenizer.write_text("first")
+    given = replace(before, pretrained=str(tokenizer.parent))
+    first = data.prepared_path(given)
+    tokenizer.write_text("another")
+    assert data.prepared_path(given) != first
     (tmp_path / "chat.jinja").write_text("another")
     changed = replace(before, template=str(tmp_path / "chat.jinja"))
     changes: list[dict[str, Any]] = [{"length": 16}, {"vocabulary": 310}, {"validation": 0.5}]
@@ -298,6 +347,22 @@ def test_network_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         data.prepare(replace(cfg, pretrained="some/other"))
 
 
+class Stateful(torch.nn.Module):
+    """Takes positions, but what is known of a token goes on to the next."""
+
+    _is_stateful = True
+
+    def forward(self, inputs: Tensor, position_ids: Tensor) -> Tensor:
+        return inputs + position_ids
+
+
+class WithoutPositions(torch.nn.Module):
+    """Numbers the tokens of a row itself."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return inputs
+
+
 def test_networks_that_mix_documents_are_refused(tmp_path: Path) -> None:
     """Models whose state goes on from token to token, whatever the mask."""
     size = transformers.MambaConfig(vocab_size=300, hidden_size=8, num_hidden_layers=1)
@@ -305,6 +370,9 @@ def test_networks_that_mix_documents_are_refused(tmp_path: Path) -> None:
     shape = replace(SHAPE, weights=str(tmp_path))
     with pytest.raises(config.ConfigError, match="MambaForCausalLM cannot keep the documents"):
         model.build(common.settings(tmp_path).model, shape)
+    for network in (Stateful(), WithoutPositions()):
+        with pytest.raises(config.ConfigError, match="cannot keep the documents"):
+            model.check(network)
 # {% if lora %}
 
 

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import struct
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -89,6 +90,8 @@ def test_each_class_is_learnt(tmp_path: Path) -> None:
         assert {labels[i] for i in train} == {0, 1, 2, 3}
         drawn = images.hold_out(42, 0.25, seed)[1]
         assert [i for i in drawn if labels[i] in (0, 3)] == val
+    splits = {tuple(images.hold_out(42, 0.25, seed)[1]) for seed in range(20)}
+    assert len(splits) == 20, "data.split_seed chooses nothing"
     draw(tmp_path / "images", 4)
     name = os.fsdecode(b"caf\xe9")  # of a disk that another system wrote
     (tmp_path / "images" / name).mkdir()
@@ -308,6 +311,50 @@ def test_parts_lie_within_the_image() -> None:
     assert areas.max() <= 1
     assert areas.mean() == pytest.approx(0.7, abs=0.03)
     assert (left / (200 - right + left)).std() > 0.2, "always the same place"
+    square = torch.tensor([augment.box(200, 200) for _ in range(500)])
+    forms = (square[:, 2] - square[:, 0]) / (square[:, 3] - square[:, 1])
+    assert 3 / 4 - 1e-3 <= forms.min() < 0.8 < 1.25 < forms.max() <= 4 / 3 + 1e-3, "other shapes"
+
+
+def test_order_of_files_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes would hold out other images; and cameras write their endings in capitals."""
+    for place in ("b", "a", "a/deeper"):
+        (tmp_path / place).mkdir()
+        for name in ("2.JPG", "1.png", "3.Jpeg"):
+            (tmp_path / place / name).touch()
+    walk, end = os.walk, False
+
+    def turned(top: Path, **options: Any) -> Iterator[tuple[str, list[str], list[str]]]:
+        for place, inside, names in walk(top, **options):
+            for listed in (inside, names):
+                listed.sort(reverse=end)
+            yield place, inside, names
+
+    monkeypatch.setattr(os, "walk", turned)
+    found = images.files_below(tmp_path)
+    end = True
+    assert len(found) == 9
+    assert images.files_below(tmp_path) == found, "files are read in the order of the disk"
+
+
+def test_images_are_looked_at_in_their_order() -> None:
+    """What is seen of the first ones counts for training, whichever thread is done first."""
+    places = [images.Place("", number) for number in range(20)]
+
+    def see(place: images.Place) -> int:
+        time.sleep(0.02 * (place.label % 3))
+        return place.label
+
+    assert [*images.look(places, see)] == list(range(20))
+
+
+def test_parts_are_as_sharp_as_the_file(tmp_path: Path) -> None:
+    """A JPEG is reduced while it is read, but never to fewer pixels than the part has."""
+    stripes = torch.arange(4, 516).div(8, rounding_mode="floor") % 2 * 255
+    pixels = stripes.byte().expand(512, 512).contiguous().numpy()
+    Image.fromarray(pixels).save(tmp_path / "stripes.jpg", quality=95)
+    part = replace(PLAIN, crop=0.5).part(tmp_path, images.Place("stripes.jpg", 0), 64)
+    assert part.float().std() > 40, "blurred"
 
 
 def test_changes_of_colours() -> None:
@@ -322,6 +369,8 @@ def test_changes_of_colours() -> None:
     changed = replace(PLAIN, jitter=0.2)(grey)
     assert (changed == changed[:, :1, :1, :1]).all()
     assert 80 <= changed.min() < 90 < 110 < changed.max() <= 120
+    white = replace(PLAIN, jitter=0.2)(torch.full((64, 3, 8, 8), 255, dtype=torch.uint8))
+    assert white.min() >= 204, "brighter than white becomes dark"
 
 
 def mixing(folder: Path) -> data.Splits:
