@@ -202,6 +202,8 @@ def test_loss_and_metrics_are_known(tmp_path: Path) -> None:
     expected = count * math.log(splits.shape.vocabulary)
     assert model.loss_sum(even, batch.targets).item() == pytest.approx(expected)
     assert model.metric_sums(right, batch.targets)["accuracy"].item() == count
+    second = right + 2 * right.roll(1, -1)
+    assert model.metric_sums(second, batch.targets)["accuracy"].item() == 0
 
 
 def test_answer_that_is_written_differently_later(tmp_path: Path) -> None:

@@ -279,6 +279,18 @@ def test_colours_are_those_of_the_training_images(tmp_path: Path) -> None:
     assert_close(given[0].std((0, 2, 3), correction=0), torch.ones(3), atol=1e-5, rtol=0)
 
 
+def test_fresh_network_begins_with_usual_weights(tmp_path: Path) -> None:
+    """Norms change nothing and biases add nothing; matrices keep the size of what they multiply."""
+    shape = data.Shape(16, [0.0] * 3, [1.0] * 3, weights="", labels=["a", "b"])
+    cfg = common.settings(tmp_path).model
+    for name, parameter in model.build(cfg, shape).named_parameters():
+        if parameter.ndim == 1:
+            of_norm = "norm" in name and name.endswith("weight")
+            assert (parameter == float(of_norm)).all(), name
+        elif parameter.numel() > 100:
+            assert parameter.std().item() == pytest.approx(cfg.width**-0.5, rel=0.3), name
+
+
 def test_augmentation(tmp_path: Path) -> None:
     """Random for training images, repeated by the same seed, absent from validation."""
     draw(tmp_path / "images", 4)

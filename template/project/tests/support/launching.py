@@ -100,7 +100,7 @@ class Stage:
         shutil.copytree(common.PROJECT / "launch", folder / "launch")
         (folder / "train.py").touch()
         with (folder / "launch" / "nccl.env").open("a") as file:
-            file.write("NCCL_GIVEN=the file's\nNCCL_TEXT=$(exit 3) as it stands\n")
+            file.write("NCCL_GIVEN=the file's\nNCCL_TEXT=$(exit 3) as it stands")  # no end of line
         self.edit("launch/env.sh", "builtin source .*", "true")  # what an image brings
         path = f"{self.bin}:{os.environ['PATH']}"
         self.variables = {"PATH": path, "HOME": str(folder), **variables}
