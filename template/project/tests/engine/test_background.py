@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable
 from concurrent import futures
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+import config
 from engine import background, checkpoint, distributed, report
 from engine.state import TrainState
 from support import common, processes, reference
@@ -86,8 +88,10 @@ def test_copy_is_in_its_own_memory() -> None:
     """Tensors that share memory share it in the copy, and all copies are in the same memory."""
     table, memory = torch.arange(6.0), background.Memory()
     state = {"a": table, "groups": [{"b": table[2:4], "step": torch.tensor(1)}], "name": "first"}
+    state["turned"] = table.view(2, 3).t()
     first = memory.copied(state)
     table.zero_()
+    assert first["turned"].tolist() == [[0, 3], [1, 4], [2, 5]], "other strides than the original"
     assert first["name"] == "first"
     assert first["a"].tolist() == [0, 1, 2, 3, 4, 5]
     first["groups"][0]["b"].fill_(9)
@@ -207,6 +211,34 @@ def test_failed_write_is_told_and_a_second_ends_the_run(tmp_path: Path) -> None:
     told = [words[n + 1] for n, word in enumerate(words) if word.startswith("warning: no checkp")]
     assert told == ["step 3", "step 5"]
     assert Path(checkpoint.newest_good(tmp_path / "run")).stem == "step_00000003"
+
+
+def fail(error: Exception, _: object) -> None:
+    raise error
+
+
+def fail_to_write(folder: Path) -> list[str]:
+    """What is raised after writes that failed: for the disk, for another reason, and the last."""
+    raised = []
+    reasons = [(OSError("disk"), False), (config.ConfigError("owner"), False), (OSError(), True)]
+    with reference.training(common.settings(folder)) as training:
+        for error, last in reasons:
+            writer = background.Writer()
+            writer.start(training.process, {}, partial(fail, error))
+            try:
+                (writer.finish if last else writer.wait)(training.process)
+                raised.append("nothing")
+            except config.ConfigError as found:
+                raised.append(str(found))
+    return raised
+
+
+def test_failure_that_no_later_save_makes_up_for_ends_the_run(tmp_path: Path) -> None:
+    """Of the disk one is told; of the last file none, and none that is not of the disk."""
+    disk, run, last = processes.run(1, fail_to_write, tmp_path)[0]
+    assert disk == "nothing", "the next save would have been in time"
+    assert run != "nothing", "a run that another start has taken over would go on"
+    assert last != "nothing", "the run ends as if its last checkpoint were there"
 
 
 def test_history_gets_its_rows_when_the_disk_is_full_no_more(
