@@ -62,11 +62,13 @@ def free_disk(lab: Lab, _: str) -> None:
     (lab.project / "runs" / "full").unlink()
 
 
+SILENT = r"no sign of rank \d+ on {host}"
+ALONE = r"nobody can be asked: .*connect to \({host}"  # of the host where all ask
 FAULTS = [
     Fault("a rank is killed", kill_rank, r"\[{host}\].*(SIGKILL|exitcode +: -9)"),
     Fault("a host loses its power", lose_power, r"{address}\b", mend),
-    Fault("a cable is cut", cut_cable, r"no sign of rank \d+ on {host}", mend),
-    Fault("a rank hangs", stop_rank, r"no sign of rank \d+ on {host}"),
+    Fault("a cable is cut", cut_cable, f"{SILENT}|{ALONE}", mend),
+    Fault("a rank hangs", stop_rank, SILENT),
     Fault("a bit flips in a rank's memory", flip_bit, r"than most: rank \d+ on {host}"),
     Fault("a rank is slow", slow_down, r"rank \d+ on {host} is \d+ % slower", speed_up),
     Fault("the disk is full", fill_disk, r"no checkpoint was written", free_disk),
