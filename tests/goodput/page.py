@@ -14,8 +14,9 @@ HEAD = """\
 
 A job of `launch/ssh.sh` on {hosts} hosts, each with a network and an sshd of its own, and nobody
 who looks after the job. Seven faults happen, one of each kind, at times and on hosts drawn by
-chance, besides {spikes} that broken rows of the data make. **{share:.1f} % of {hours:.2f} hours
-went into steps that count**; the run itself says {own:.1f} %.
+chance; and broken rows of the data make spikes, for which {skipped} steps were skipped or gone back
+over. **{share:.1f} % of {hours:.2f} hours went into steps that count**; the run itself says
+{own:.1f} %.
 
 ![Steps over time, with the faults](goodput.png)
 
@@ -49,7 +50,7 @@ def write(result: Result, seed: int) -> None:
     )
     figures = {
         "hosts": {4: "four"}[len(HOSTS)],
-        "spikes": f"{result.skipped} steps that were skipped or gone back over for spikes",
+        "skipped": result.skipped,
         "share": 100 * result.goodput,
         "own": 100 * result.own,
         "hours": result.seconds / 3600,
