@@ -1,8 +1,6 @@
 """Rendered projects and a real SLURM cluster, started once per test session."""
 
-import os
 import socket
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +8,7 @@ import pytest
 
 from ddpgen.asking.question import Value
 from ddpgen.rendering.render import render
-from tests.clusters import page, slurm_lab
+from tests.clusters import network, page, slurm_lab
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -48,15 +46,12 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def environment(request: pytest.FixtureRequest) -> dict[str, str]:
-    """A user's environment: this interpreter's programs first, one thread per process.
+    """A user's environment; with `--clusters=some`, ranks and preparations are forked.
 
-    With `--clusters=some`, ranks and preparations are forked (tests/forked) where jobs start them.
+    Jobs start them by tests/forked then.
     """
-    kept = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ}
-    path = [str(Path(sys.executable).parent), os.environ["PATH"]]
-    if request.config.getoption("--clusters") == "some":
-        path.insert(0, str(request.getfixturevalue("forked")))
-    return {**kept, "PATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1"}
+    some = request.config.getoption("--clusters") == "some"
+    return network.environment(*([request.getfixturevalue("forked")] if some else []))
 
 
 @pytest.fixture(scope="session")

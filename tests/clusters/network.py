@@ -5,6 +5,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -22,6 +23,13 @@ def skip_without(programs: Sequence[str]) -> None:
         pytest.skip("hosts with names and networks of their own need root")
     if missing := [name for name in programs if shutil.which(name) is None]:
         pytest.skip(f"missing: {', '.join(missing)} (tests/clusters/install.sh installs them)")
+
+
+def environment(*folders: Path) -> dict[str, str]:
+    """A user's environment: programs of `folders` first, then those of this interpreter."""
+    kept = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ}
+    path = [*map(str, folders), str(Path(sys.executable).parent), os.environ["PATH"]]
+    return {**kept, "PATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1"}  # a thread per process
 
 
 @dataclass(frozen=True)

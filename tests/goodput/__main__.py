@@ -6,13 +6,13 @@ python -m goodput [MINUTES] [SEED]    in the folder tests; an hour or more write
 import random
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from goodput import page
 from goodput.faults import Happened, happen, plan
-from goodput.lab import STEP, here, lab
+from goodput.lab import STEP, lab
 from goodput.measure import measure
+from tests.clusters import network
 from tests.clusters.checkpoints import assert_same, last_checkpoint
 
 WHOLE = 120  # minutes
@@ -25,10 +25,10 @@ def main(minutes: float, seed: int) -> int:
     steps = round(60 * minutes / STEP)
     with (
         tempfile.TemporaryDirectory(prefix="goodput-") as folder,
-        lab(Path(folder), steps, here()) as made,
+        lab(Path(folder), steps, network.environment()) as made,
     ):
         undisturbed = made.start("undisturbed", 0.0)
-        if status := undisturbed.process.wait():
+        if status := undisturbed.finish():
             print(undisturbed.end_of_log())
             return status
         job = made.start("disturbed", STEP)
@@ -39,9 +39,7 @@ def main(minutes: float, seed: int) -> int:
                 happened.append(found)
                 print(f"  named after {found.named:.0f} s, next step after {found.next_step:.0f} s")
                 print(f"  {found.words}", flush=True)
-        status = job.process.wait()
-        seconds = job.now()
-        time.sleep(1)  # for the last lines
+        status, seconds = job.finish(), job.now()
         if status:
             print(job.end_of_log())
             return status

@@ -3,7 +3,7 @@
 import random
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,11 +22,11 @@ class Fault(NamedTuple):
 
 
 def kill_rank(lab: Lab, host: str) -> None:
-    lab.signal(host, signal.SIGKILL)
+    lab.hosts.signal_rank(host, signal.SIGKILL)
 
 
 def stop_rank(lab: Lab, host: str) -> None:
-    lab.signal(host, signal.SIGSTOP)
+    lab.hosts.signal_rank(host, signal.SIGSTOP)
 
 
 def lose_power(lab: Lab, host: str) -> None:
@@ -66,7 +66,7 @@ SILENT = r"no sign of rank \d+ on {host}"
 ALONE = r"nobody can be asked: .*connect to \({host}"  # of the host where all ask
 FAULTS = [
     Fault("a rank is killed", kill_rank, r"\[{host}\].*(SIGKILL|exitcode +: -9)"),
-    Fault("a host loses its power", lose_power, r"{address}\b", mend),
+    Fault("a host loses its power", lose_power, r"\[{address}\]", mend),
     Fault("a cable is cut", cut_cable, f"{SILENT}|{ALONE}", mend),
     Fault("a rank hangs", stop_rank, SILENT),
     Fault("a bit flips in a rank's memory", flip_bit, r"than most: rank \d+ on {host}"),
@@ -83,13 +83,13 @@ class Planned(NamedTuple):
     host: str
 
 
-def plan(chance: random.Random, seconds: float, kinds: Sequence[Fault] = FAULTS) -> list[Planned]:
+def plan(chance: random.Random, seconds: float) -> list[Planned]:
     """Each kind once, in any order, at times that know nothing of each other.
 
     Times of a Poisson process are spread evenly, given their number.
     """
-    times = sorted(chance.uniform(0.05, 0.9) * seconds for _ in kinds)
-    order = chance.sample(kinds, len(kinds))
+    times = sorted(chance.uniform(0.05, 0.9) * seconds for _ in FAULTS)
+    order = chance.sample(FAULTS, len(FAULTS))
     return [Planned(at, f, chance.choice(HOSTS)) for at, f in zip(times, order, strict=True)]
 
 
@@ -116,7 +116,7 @@ def happen(lab: Lab, job: Job, planned: Planned) -> Happened | None:
     begun, most = job.now(), max(step for _, step in job.steps())
     fault.begin(lab, host)
     try:
-        line = job.wait_for(fault.named.format(host=host, address=lab.address(host)), begun)
+        line = job.wait_for(fault.named.format(host=host, address=lab.hosts.address(host)), begun)
     finally:
         if fault.end:
             fault.end(lab, host)

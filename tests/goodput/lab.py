@@ -1,11 +1,8 @@
 """A job of launch/ssh.sh on four hosts with networks of their own, and all that the job says."""
 
-import os
 import re
 import shutil
-import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -67,6 +64,15 @@ class Job:
     run: Path
     lines: list[Line] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.reader = threading.Thread(target=self.read, daemon=True)
+
+    def finish(self, seconds: float | None = None) -> int:
+        """Wait for the end, at most so long, and for the last line; returns the exit code."""
+        status = self.process.wait(seconds)
+        self.reader.join(10)
+        return status
 
     def read(self) -> None:
         """Note each line with its time, until the launch has ended."""
@@ -137,7 +143,7 @@ class Lab:
         command = ["launch/ssh.sh", f"run.name={name}", *SETTINGS]
         process = ssh_lab.start(self.hosts, command, self.project, self.environment)
         job = Job(process, self.project / "runs" / name)
-        threading.Thread(target=job.read, daemon=True).start()
+        job.reader.start()
         return job
 
     def mend(self, host: str) -> None:
@@ -145,14 +151,6 @@ class Lab:
         self.hosts.mend(host)
         if not self.hosts.processes(host):
             self.servers.append(ssh_lab.start_sshd(self.hosts, host))
-
-    def address(self, host: str) -> str:
-        """A host's address on the network."""
-        return self.hosts.address(host)
-
-    def signal(self, host: str, number: signal.Signals) -> None:
-        """Send a signal to the rank of a host."""
-        self.hosts.signal_rank(host, number)
 
 
 @contextmanager
@@ -209,10 +207,3 @@ def prepare(project: Path, steps: int) -> None:
         file.write("a,b,c,d,target\n")
         for values, target in zip(features.tolist(), targets.tolist(), strict=True):
             file.write(",".join(f"{value:.4f}" for value in values) + f",{'wxyz'[target]}\n")
-
-
-def here() -> dict[str, str]:
-    """The environment of a user who has this interpreter's programs on the PATH."""
-    kept = {name: os.environ[name] for name in ("HOME", "LANG", "TMPDIR") if name in os.environ}
-    places = [str(Path(sys.executable).parent), os.environ["PATH"]]
-    return {**kept, "PATH": os.pathsep.join(places), "OMP_NUM_THREADS": "1"}

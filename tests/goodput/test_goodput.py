@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from goodput.faults import FAULTS, Planned, happen
-from goodput.lab import HOSTS, Lab, here, lab
+from goodput.lab import HOSTS, Lab, lab
 from goodput.measure import usual
 from tests.clusters import network, ssh_lab
 from tests.clusters.checkpoints import assert_same, last_checkpoint
@@ -17,13 +17,13 @@ CHOSEN = ("a rank is killed", "the disk is full")
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     network.skip_without(ssh_lab.PROGRAMS)
-    with lab(tmp_path_factory.mktemp("goodput"), STEPS, here()) as found:
+    with lab(tmp_path_factory.mktemp("goodput"), STEPS, network.environment()) as found:
         yield found
 
 
 def test_job_with_faults_ends_as_an_undisturbed_one_and_names_each(made: Lab) -> None:
     undisturbed = made.start("undisturbed", 0.0)
-    assert undisturbed.process.wait(300) == 0, undisturbed.end_of_log()
+    assert undisturbed.finish(300) == 0, undisturbed.end_of_log()
     job = made.start("disturbed", STEP)
     faults = [fault for fault in FAULTS if fault.name in CHOSEN]
     happened = [
@@ -31,7 +31,7 @@ def test_job_with_faults_ends_as_an_undisturbed_one_and_names_each(made: Lab) ->
         for number, fault in enumerate(faults)
     ]
     assert all(happened), job.end_of_log()
-    assert job.process.wait(300) == 0, job.end_of_log()
+    assert job.finish(300) == 0, job.end_of_log()
     assert_same(last_checkpoint(job.run), last_checkpoint(undisturbed.run))
 
 
