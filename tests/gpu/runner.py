@@ -11,7 +11,7 @@ Several programs run at a time. Each row of the results is one program in one mo
 - one rank, with NCCL: finite losses; stopped and resumed, it ends with the same bits.
 - two ranks on one GPU, with Gloo: the losses of one rank.
 - one rank per GPU, with NCCL, where there are several: the losses of one rank; resumed as above.
-- compiled, with DataLoader workers: the losses of the plain program; one program per model.
+- compiled, with DataLoader workers: the losses of the plain program; two programs per model.
 - a whole project's own tests, and its tools.
 
 A program or a project whose rows are in the results is not run again, so that a run that was
@@ -192,9 +192,18 @@ def chosen(programs: Sequence[Program], only: str, how_many: str) -> list[Progra
 
 
 def compiled_ones(programs: Sequence[Program]) -> set[str]:
-    """The name of a program of each model whose graph is the same in each step."""
-    fixed = [program for program in programs if not program.answers.get("dynamic_graph")]
-    return set({program.answers["model"]: program.name for program in reversed(fixed)}.values())
+    """The name of a program of each model, with and without activation checkpointing.
+
+    Those whose graph is the same in each step, and whose BatchNorm has more than a few samples:
+    over four of them, rounding grows to other losses within a step or two.
+    """
+    chosen = {}
+    for program in reversed(programs):
+        answers = program.answers
+        few = answers["accumulation"] and answers.get("batch_norm") in ("local", "sync")
+        if not answers.get("dynamic_graph") and not few:
+            chosen[answers["model"], answers["activation_checkpointing"]] = program.name
+    return set(chosen.values())
 
 
 def machine(device: str) -> dict[str, Any]:

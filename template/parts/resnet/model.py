@@ -6,6 +6,7 @@ import random
 # {% if activation_checkpointing and batch_norm != 'group' %}
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from typing import Any
 # {% endif %}
 # {% if dynamic_graph or (activation_checkpointing and batch_norm != 'group') %}
 
@@ -125,9 +126,10 @@ def run_and_forget(block: nn.Module, x: Tensor) -> Tensor:
 # {% if activation_checkpointing and batch_norm != 'group' %}
 def run_and_forget(block: nn.Module, x: Tensor) -> Tensor:
     """The block's output; what is inside it is computed once more in the backward pass."""
-    output: Tensor = checkpoint(
-        block, x, use_reentrant=False, context_fn=lambda: (nullcontext(), same_statistics(block))
-    )
+    options: dict[str, Any] = {}
+    if not torch.compiler.is_compiling():  # torch.compile takes care of statistics itself
+        options["context_fn"] = lambda: (nullcontext(), same_statistics(block))
+    output: Tensor = checkpoint(block, x, use_reentrant=False, **options)
     return output
 
 
@@ -135,14 +137,14 @@ def run_and_forget(block: nn.Module, x: Tensor) -> Tensor:
 def same_statistics(block: nn.Module) -> Iterator[None]:
     """Without this the recomputation would count each batch twice in the running statistics."""
     norms = [m for m in block.modules() if isinstance(m, nn.BatchNorm2d | nn.SyncBatchNorm)]
-    momentum = [module.momentum for module in norms]
+    before = [(module.momentum, module.num_batches_tracked) for module in norms]
     for module in norms:
-        module.momentum = 0.0
+        module.momentum, module.num_batches_tracked = 0.0, torch.tensor(0)
     try:
         yield
     finally:  # the recomputation ends with an exception, once it has what it needs
-        for module, before in zip(norms, momentum, strict=True):
-            module.momentum = before
+        for module, (momentum, number) in zip(norms, before, strict=True):
+            module.momentum, module.num_batches_tracked = momentum, number
 
 
 # {% endif %}

@@ -554,10 +554,12 @@ def test_only_the_head_is_trained(kind: str, tmp_path: Path) -> None:
     assert trained
     assert all("classifier" in name for name in trained)
     network = model.build(replace(cfg.model, freeze=False), splits.shape)
-    names = {id(p): name for name, p in network.named_parameters()}
-    with distributed.session(cfg.{{ wrapper }}):  # a world of one rank
+    with distributed.session(cfg.{{ wrapper }}) as process:  # a world of one rank
+        network.to(process.device)
+        names = {id(p): name for name, p in network.named_parameters()}
         optimizer = optim.build(network, cfg.optim)
-        optim.step(optimizer, torch.zeros(()), torch.tensor(0.25))
+        rate = torch.tensor(0.25, device=process.device)
+        optim.step(optimizer, torch.zeros_like(rate), rate)
     for group in optimizer.param_groups:
         of_head = {"classifier" in names[id(p)] for p in group["params"]}
         assert of_head == {group["lr"].item() == 0.25}, "the rate of the other part"
