@@ -1,6 +1,7 @@
 """One column of a table, and the task that it would be the target of."""
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -12,6 +13,13 @@ MARKED = re.compile(
     rf"[+-]?({_SIGN}?\s?[+-]?{_COMMAS}\s?{_SIGN}?"
     rf"|{_SIGN}\s?[+-]?\d*\.?\d+|\d*\.?\d+\s?{_SIGN})"
 )
+IDENTIFIER = re.compile(r"(?i:(.*[_ .-])?id)|.*[a-z]I[dD]")  # id, row_id, PassengerId
+FEWEST_ROWS = 10  # of which a count is told from quantities
+# What Arrow takes for an empty cell of CSV, and so does `table`.
+EMPTY = {
+    *("#N/A", "#N/A N/A", "#NA", "N/A", "n/a", "NA", "NULL", "null"),
+    *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+}
 LONG = 3.0  # words of a cell, in the mean, from which a column is one of texts to read
 
 
@@ -21,6 +29,7 @@ class Column(NamedTuple):
     name: str
     cells: list[str]  # those that are filled
     gaps: int
+    mark: str = ""  # the text that stands for an empty cell among numbers, such as "?"
 
     @property
     def numbers(self) -> bool:
@@ -54,7 +63,20 @@ class Column(NamedTuple):
     def tells_rows_apart(self) -> bool:
         """Whether nothing can be learnt: nearly each row has its own text, a date, or a gap."""
         distinct = 2 * self.values > len(self.cells)
-        return not self.cells or (not self.numbers and (distinct or self.dates))
+        own = distinct or self.dates
+        return not self.cells or (own if not self.numbers else self.counts_rows)
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether the cells are the numbers of the rows, from 0 or 1 on, or are called so."""
+        if self.gaps or len(self.cells) < FEWEST_ROWS:
+            return False
+        if IDENTIFIER.fullmatch(self.name):
+            return self.values == len(self.cells) and all(c.strip().isdecimal() for c in self.cells)
+        return any(
+            all(cell.strip() == str(number) for number, cell in enumerate(self.cells, begin))
+            for begin in (0, 1)
+        )
 
     @property
     def is_prose(self) -> bool:
@@ -74,8 +96,19 @@ class Column(NamedTuple):
         """The column in a few words."""
         kind = "numbers" if self.numbers else "texts" if self.is_prose else "names"
         kind = "dates" if self.dates else f"{kind} to write as 1234.5" if self.have_marks else kind
-        gaps = f", {self.gaps:,} gaps" if self.gaps else ""
+        mark = f" written {self.mark!r}" if self.mark else ""
+        gaps = f", {self.gaps:,} gaps{mark}" if self.gaps else ""
+        kind = "numbers of the rows" if self.counts_rows else kind
         return f"{self.name}: {kind}, {self.values:,} different{gaps}"
+
+
+def column_of(name: str, cells: Sequence[str]) -> Column:
+    """A column without its empty cells, and without the one text that stands for them."""
+    filled = [cell for cell in cells if cell.strip() and cell not in EMPTY]
+    texts = [cell for cell in filled if not _is_number(cell) and not MARKED.fullmatch(cell.strip())]
+    mark = texts[0] if len(set(texts)) == 1 and 2 * len(texts) < len(filled) else ""
+    found = [cell for cell in filled if cell != mark]
+    return Column(name, found, len(cells) - len(found), mark)
 
 
 def lack_names(columns: list[Column]) -> bool:

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
-from ddpgen.asking.column import Column, lack_names, text_and_label
+from ddpgen.asking.column import Column, column_of, lack_names, text_and_label
 from ddpgen.asking.found import ROWS, Found, labelled_texts, number
 from ddpgen.errors import DdpgenError, show
 
@@ -57,6 +57,8 @@ def read(path: Path, source: str) -> Found | None:
     arguments = [source, f"data.target={target.name}", f"data.task={target.task()}"]
     if left := [column.name for column in columns if column not in useful]:
         arguments.append(f"data.leave_out={json.dumps(left)}")
+    if marks := sorted({column.mark for column in useful if column.mark}):
+        arguments.append(f"data.gaps={json.dumps(marks)}")
     return Found(words, "rows", arguments)
 
 
@@ -88,8 +90,7 @@ def _refuse_names(path: Path, columns: list[Column]) -> None:
 def columns_of(names: list[str], rows: list[list[str]]) -> Iterator[Column]:
     """The columns of rows that have a cell for each name."""
     for name, cells in zip(names, zip(*rows, strict=True), strict=True):
-        filled = [cell for cell in cells if cell.strip()]
-        yield Column(name, filled, len(cells) - len(filled))
+        yield column_of(name, cells)
 
 
 def has_tabs(path: Path) -> bool:

@@ -30,6 +30,7 @@ MARKED = (
 )
 # What pandas calls the index of rows: in CSV, read again from CSV, in Parquet.
 INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
+BLANKS = [" " * number for number in range(1, 9)]  # cells that are as good as empty
 FIRST = 2**16  # bytes of a file, in which its header ends
 UTF_16 = "the file is in UTF-16: save the file in UTF-8"
 NO_TABLES = {  # by the first bytes of a file
@@ -69,7 +70,7 @@ class Table(NamedTuple):
 
 def read(cfg: config.Data, files: list[Path]) -> Table:
     """All files, or a bundled table; raises ConfigError with file, row or column of a mistake."""
-    parts = [_read_file(path) for path in files] or [_read_bundled(cfg.source)]
+    parts = [_read_file(path, cfg.gaps) for path in files] or [_read_bundled(cfg.source)]
     files = files or [Path(cfg.source)]
     names = parts[0].column_names
     for path, part in zip(files, parts, strict=True):
@@ -88,8 +89,9 @@ def read(cfg: config.Data, files: list[Path]) -> Table:
     return Table(columns, files, ends)
 
 
-def _read_file(path: Path) -> Any:
-    """One file as Arrow's table."""
+def _read_file(path: Path, gaps: list[str]) -> Any:
+    """One file as Arrow's table; `gaps` are texts that stand for an empty cell of CSV."""
+    empty = [*csv.ConvertOptions().null_values, *BLANKS, *gaps]
     try:
         with pa.input_stream(str(path), compression="detect") as file:
             first = file.read(FIRST)
@@ -102,7 +104,7 @@ def _read_file(path: Path) -> Any:
             path,
             csv.ReadOptions(use_threads=False),  # its messages then have the row
             csv.ParseOptions(delimiter=_delimiter(first), newlines_in_values=True),
-            csv.ConvertOptions(strings_can_be_null=True),
+            csv.ConvertOptions(null_values=empty, strings_can_be_null=True),
         )
         len(table.column_names)  # decodes the names
     except UnicodeDecodeError as error:
@@ -120,12 +122,14 @@ def _delimiter(first: bytes) -> str:
     return max(",;\t|", key=lambda delimiter: header.count(delimiter.encode()))
 
 
-def read_new(files: Sequence[Path], learnt: dict[str, dict[str, Any]]) -> tuple[Table, Any]:
+def read_new(
+    files: Sequence[Path], learnt: dict[str, dict[str, Any]], gaps: list[str]
+) -> tuple[Table, Any]:
     """The columns that were learnt, of files to predict for; and all columns, as Arrow's table.
 
     Raises ConfigError for a column that is missing, and for texts in place of numbers.
     """
-    parts = [_read_file(path) for path in files]
+    parts = [_read_file(path, gaps) for path in files]
     for path, part in zip(files, parts, strict=True):
         for name in (*learnt["numbers"], *learnt["texts"]):
             if part.column_names.count(name) != 1:
@@ -330,8 +334,8 @@ def _check_cells(table: Table, name: str, cfg: config.Data) -> None:
         table.refuse(
             is_text,
             name,
-            ", but most of its cells are numbers: correct the cell, or name the column in "
-            "data.categories",
+            ", but most of its cells are numbers: correct the cell, list its text in data.gaps if "
+            "it stands for an empty cell, or name the column in data.categories",
         )
     if 2 * distinct > filled:
         remedy = "choose another target" if name == cfg.target else "name it in data.leave_out"

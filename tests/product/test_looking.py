@@ -7,12 +7,14 @@ import json
 import random
 import tarfile
 from array import array
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from generator.program import ddpgen
+from pyarrow import csv as arrow_csv
 
-from ddpgen.asking import look, questions
+from ddpgen.asking import column, look, questions
 from ddpgen.errors import DdpgenError
 from product import forkserver, template
 from product.programs import completed
@@ -312,9 +314,51 @@ def test_columns_are_described(tmp_path: Path) -> None:
     assert 'data.leave_out=["name"]' in found.arguments
 
 
+def test_texts_in_place_of_empty_cells_are_told(tmp_path: Path) -> None:
+    """Those that Arrow knows, spaces, and the text that is alone among numbers."""
+    cells = {"known": ["NA", "null", " ", "nan"], "mark": ["?"], "names": ["?", "x"]}
+    rows = [
+        [cell if n % 9 == 4 else 0.5 * n for cell in (known, mark, name)] + [3 * n]
+        for n in range(60)
+        for known, mark, name in [[texts[n % len(texts)] for texts in cells.values()]]
+    ]
+    found = look.look(write(tmp_path / "a.csv", [*cells, "price"], rows))
+    assert "known: numbers, 53 different, 7 gaps" in found.words
+    assert "mark: numbers, 53 different, 7 gaps written '?'" in found.words
+    assert any(words.startswith("names: names") for words in found.words)
+    assert 'data.gaps=["?"]' in found.arguments
+
+
+def test_empty_cells_are_those_of_arrow() -> None:
+    """And so of the generated program."""
+    assert {"", *column.EMPTY} == {*arrow_csv.ConvertOptions().null_values}
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "left"),
+    [
+        ("n", range(1, 31), True),
+        ("n", range(30), True),
+        ("n", range(2, 32), False),
+        ("year", range(1990, 2020), False),
+        ("PassengerId", range(700, 730), True),
+        ("row_id", [n * 7 % 31 for n in range(1, 31)], True),
+        ("shop_id", [n // 2 for n in range(30)], False),
+        ("paid", [n * 7 % 31 for n in range(1, 31)], False),
+    ],
+)
+def test_numbers_of_rows_are_left_out(
+    name: str, numbers: Sequence[int], left: bool, tmp_path: Path
+) -> None:
+    """They would tell the order of the rows, and nothing of a row that comes later."""
+    rows = [[number, n * n % 17 + 0.5] for n, number in enumerate(numbers)]
+    found = look.look(write(tmp_path / "a.csv", [name, "price"], rows))
+    assert (f'data.leave_out=["{name}"]' in found.arguments) == left
+
+
 def test_days_are_left_out_and_commas_told(tmp_path: Path) -> None:
     """A table as spreadsheets of other countries write it, with the day of each row at its end."""
-    rows = [f"{n};{n * 1000 + 0.5:.2f};2024-0{n % 9 + 1}-11".replace(".", ",") for n in range(60)]
+    rows = [f"{7 * n};{n * 1000 + 0.5:.2f};2024-0{n % 9 + 1}-11".replace(".", ",") for n in range(60)]
     path = tmp_path / "sales.csv"
     path.write_text("\ufeffsize;Preis (€);sold on\n" + "\n".join(rows), encoding="utf-8")
     found = look.look(path)

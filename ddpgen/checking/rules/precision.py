@@ -178,9 +178,11 @@ def reentrant(module: Module) -> Iterator[ast.AST]:
     for call, name in module.calls:
         given = keyword(call, "use_reentrant")
         if name.startswith("torch.utils.checkpoint.checkpoint"):
-            if constant(given) in (None, True) and not isinstance(given, ast.Name | ast.Attribute):
-                if not any(argument.arg is None for argument in call.keywords):
-                    yield call
+            # Where it is not given by its name, it may be among the keywords that others bring.
+            brought = any(argument.arg is None for argument in call.keywords)
+            said = isinstance(given, ast.Constant) and given.value is not False
+            if said or (given is None and not brought):
+                yield call
 
 
 @rule(

@@ -7,6 +7,7 @@ class Data:
     task: Literal["auto", "regression", "binary", "classes"]
     categories: list[str]
     leave_out: list[str]
+    gaps: list[str]
     folder: str
     validation: settings.Fraction
     split_seed: int

@@ -87,7 +87,8 @@ def prepared_path(cfg: config.Data) -> Path:
     """The place of the tensors; other files, an edited one, or another setting have another."""
     stats = [(str(path), path.stat()) for path in _files(cfg)]
     versions = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
-    chosen = (cfg.target, cfg.task, cfg.categories, cfg.leave_out, cfg.validation, cfg.split_seed)
+    columns = (cfg.target, cfg.categories, cfg.leave_out, cfg.gaps)
+    chosen = (*columns, cfg.task, cfg.validation, cfg.split_seed)
     digest = hashlib.sha256(repr((cfg.source, chosen, versions)).encode()).hexdigest()[:8]
     return Path(cfg.folder) / f"table-{digest}.pt"
 

@@ -79,6 +79,19 @@ def test_numbers_texts_and_gaps(name: str, tmp_path: Path) -> None:
     assert train.rows.categories.unique().tolist() == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("mark", [" ", "   ", "NA", "?", "not known"])
+def test_texts_may_stand_for_gaps(mark: str, tmp_path: Path) -> None:
+    """Spaces and what Arrow knows, and the texts of data.gaps."""
+    path = write(tmp_path / "flats.csv", flats())
+    expected, _, _ = prepared(tmp_path, path)
+    lines = [line.replace(",,", f",{mark},") for line in path.read_text().splitlines()]
+    marked = tmp_path / "marked.csv"
+    marked.write_text("\n".join(lines))
+    found, _, _ = prepared(tmp_path, marked, 'data.gaps=["?","not known"]')
+    assert torch.equal(found.rows.numbers, expected.rows.numbers)
+    assert torch.equal(found.rows.categories, expected.rows.categories)
+
+
 def test_gaps_have_the_median_of_the_training_rows(tmp_path: Path) -> None:
     """Of those alone: the validation rows must stay unseen."""
     table = flats() | {"rooms": [None if n % 8 == 3 else float(n) for n in range(ROWS)]}
@@ -212,6 +225,7 @@ def test_edited_files_and_other_settings_are_prepared_anew(tmp_path: Path) -> No
     write(path, flats(80))
     assert len(prepared(tmp_path, path).val) == 16
     changes = ['categories=["a"]', 'leave_out=["a"]', "target=a", "task=binary", "split_seed=1"]
+    changes += ['gaps=["?"]']
     cfgs = [settings(tmp_path, path), *(settings(tmp_path, path, f"data.{c}") for c in changes)]
     assert len({data.prepared_path(cfg) for cfg in cfgs}) == len(cfgs), "prepared by other settings"
     write(tmp_path / "2.csv", flats())

@@ -34,7 +34,7 @@ def train_on(folder: Path, target: str, left: str) -> Path:
     """A short run that predicts a column from all but another one."""
     csv.write_csv(pa.table(flats()), folder / "flats.csv")
     source = [f"data.source={folder / 'flats.csv'}", f"data.folder={folder}", "train.max_steps=3"]
-    column = [f"data.target={target}", f'data.leave_out=["{left}"]']
+    column = [f"data.target={target}", f'data.leave_out=["{left}"]', 'data.gaps=["?"]']
     run = [f"run.folder={folder}", f"run.name={target}"]
     processes.run(1, train.main, [*common.SMALL, *source, *column, *run])
     return folder / target
@@ -97,7 +97,7 @@ def test_gaps_and_unknown_texts(rent: Path, tmp_path: Path) -> None:
     """A gap has the median of the training rows, and a text that none of them has is unknown."""
     rows = pa.table(flats()).take([row for row in range(ROWS) if row not in held_out()])
     middle = statistics.median_low(rows["size"].to_pylist())
-    (tmp_path / "new.csv").write_text(f"size,rooms,district\n,1,abroad\n{middle},1,away\n")
+    (tmp_path / "new.csv").write_text(f"size,rooms,district\n?,1,abroad\n{middle},1,away\n")
     predict.main([str(rent), str(tmp_path / "new.csv"), "--output", str(tmp_path / "out.csv")])
     one, other = csv.read_csv(tmp_path / "out.csv")["predicted"].to_pylist()
     assert one == pytest.approx(other)
