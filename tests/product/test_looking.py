@@ -358,7 +358,8 @@ def test_numbers_of_rows_are_left_out(
 
 def test_days_are_left_out_and_commas_told(tmp_path: Path) -> None:
     """A table as spreadsheets of other countries write it, with the day of each row at its end."""
-    rows = [f"{7 * n};{n * 1000 + 0.5:.2f};2024-0{n % 9 + 1}-11".replace(".", ",") for n in range(60)]
+    texts = (f"{7 * n};{n * 1000 + 0.5:.2f};2024-0{n % 9 + 1}-11" for n in range(60))
+    rows = [text.replace(".", ",") for text in texts]
     path = tmp_path / "sales.csv"
     path.write_text("\ufeffsize;Preis (€);sold on\n" + "\n".join(rows), encoding="utf-8")
     found = look.look(path)
