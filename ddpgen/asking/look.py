@@ -22,8 +22,8 @@ OF_FAMILY = {"resnet": ["data.channels=3"], "vision": ["model.patch=8"]}
 COLUMN = "messages"  # in which conversations are looked for, where nothing else is said
 KNOWN = (
     "known are images in one folder per class or in .tar and .parquet files, tables (.csv, "
-    ".parquet), texts with labels (.csv, .jsonl, .parquet), conversations (.jsonl), texts (.txt) "
-    "and tokens (.bin); for all else: --data model=custom"
+    ".parquet), texts with labels (.csv, .jsonl, .parquet), conversations (.jsonl, .json), texts "
+    "(.txt) and tokens (.bin); for all else: --data model=custom"
 )
 
 
@@ -68,8 +68,11 @@ def _no_family(file: Path) -> str:
             return "is compressed: unpack it"
         case ".xls" | ".xlsx" | ".ods":
             return "is a spreadsheet: save the table as CSV in UTF-8"
-        case ".jsonl":
-            return "records without one column of texts: write other columns as a table"
+        case ".jsonl" | ".json":
+            return (
+                "records without conversations, without a question and its answer, and without one "
+                "column of texts: write other columns as a table"
+            )
     return ""
 
 
@@ -145,7 +148,7 @@ def _look_at_file(path: Path) -> Found | None:
             return Found([f"a text of {path.stat().st_size:,} bytes"], "text", [source])
         case ".bin":
             return _tokens(f"a file of tokens, {path.stat().st_size:,} bytes", source)
-        case ".jsonl":
+        case ".jsonl" | ".json":
             return _records(path, source)
         case ".tar" | ".parquet":
             return _images(path) or (_parquet(path, source) if path.suffix == ".parquet" else None)
@@ -205,8 +208,10 @@ def _records(path: Path, source: str) -> Found | None:
     names = [*found[0]]
     rows = [[str(record.get(name, "")) for name in names] for record in found]
     columns = list(tables.columns_of(names, rows))
-    if labelled := text_and_label(columns):
+    if path.suffix in RECORDS and (labelled := text_and_label(columns)):
         return labelled_texts(f"{len(rows):,} records", *labelled, source)
+    if pair := records.pair_of(found):
+        return _conversations(f"{len(found):,} conversations of {pair}", COLUMN, source)
     prose = [column.name for column in columns if column.is_prose]
     if len(prose) != 1:
         return None

@@ -1,4 +1,4 @@
-"""Records in JSON lines: read, and whether a column holds conversations."""
+"""Records in JSON or in JSON lines: read, and whether they hold conversations."""
 
 import json
 from itertools import islice
@@ -7,6 +7,13 @@ from typing import Any
 
 from ddpgen.errors import DdpgenError, show
 
+# Columns of a question and its answer, which `causal-lm` takes for a conversation.
+PAIRS = {
+    "prompt": ("completion", "response"),
+    "instruction": ("output", "response"),
+    "question": ("answer", "response"),
+}
+
 
 def read(path: Path, count: int) -> list[dict[str, Any]]:
     """The first records of a file; none where something else than a record is among them.
@@ -14,6 +21,8 @@ def read(path: Path, count: int) -> list[dict[str, Any]]:
     Raises:
         DdpgenError: a line is no JSON.
     """
+    if path.suffix.lower() == ".json":
+        return _listed(path)[:count]
     found = []
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(islice(file, count), start=1):
@@ -25,6 +34,22 @@ def read(path: Path, count: int) -> list[dict[str, Any]]:
     return found if all(isinstance(record, dict) for record in found) else []
 
 
+def _listed(path: Path) -> list[dict[str, Any]]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DdpgenError(f"--data {show(str(path))}: no JSON: {error}") from error
+    good = isinstance(found, list) and all(isinstance(record, dict) for record in found)
+    return found if good else []
+
+
+def pair_of(records: list[dict[str, Any]]) -> str:
+    """The columns of a question and its answer, in words, or ""."""
+    pairs = [(question, answer) for question in PAIRS for answer in PAIRS[question]]
+    full = (f"{q} and {a}" for q, a in pairs if all(r.get(q) and r.get(a) for r in records))
+    return next(full, "")
+
+
 def column_of_conversations(records: list[dict[str, Any]]) -> str:
     """The column of lists of {"role": ..., "content": ...}, or ""."""
     names = [*records[0]]
@@ -33,4 +58,5 @@ def column_of_conversations(records: list[dict[str, Any]]) -> str:
 
 def _is_chat(value: object) -> bool:
     turns = value if isinstance(value, list) else []
-    return bool(turns) and all(isinstance(t, dict) and {"role", "content"} <= {*t} for t in turns)
+    kinds = ({"role", "content"}, {"from", "value"})
+    return bool(turns) and all(isinstance(t, dict) and any(k <= {*t} for k in kinds) for t in turns)

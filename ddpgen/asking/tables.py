@@ -14,7 +14,7 @@ from ddpgen.asking.found import ROWS, Found, labelled_texts, number
 from ddpgen.errors import DdpgenError, show
 
 FIRST = 2**16  # bytes of a text that are looked at
-TARGETS = ("target", "label", "class", "y", "price")
+TARGETS = ("target", "label", "class", "y", "price", "outcome", "survived", "diagnosis")
 
 
 def read(path: Path, source: str) -> Found | None:

@@ -18,7 +18,15 @@ import config
 IGNORE = -100  # the target of a token that does not count: of questions, of padding
 ROWS, TOKENIZER, ABOUT = "rows.pt", "tokenizer", "about.json"  # what is prepared
 VALIDATION = {"val", "valid", "validation"}  # in the name of a file that is held out
-ENDINGS = (".jsonl", ".parquet")
+ENDINGS = (".jsonl", ".parquet")  # in a folder; .json is read where it is named
+CONVERSATIONS = "messages"  # the column in whose place a record may have a pair
+# Columns of a question and its answer, and other words for who speaks.
+PAIRS = {
+    "prompt": ("completion", "response"),
+    "instruction": ("output", "response"),
+    "question": ("answer", "response"),
+}
+SPEAKERS = {"human": "user", "gpt": "assistant"}
 WEIGHTS = ["*.json", "*.jinja", "*.model", "*.safetensors", "*.txt"]  # what is fetched of a model
 AT_ONCE = 1000  # records that are tokenised together
 MODULES = (  # of the standard library, whose functions are asked about
@@ -91,11 +99,12 @@ def source_files(cfg: config.Data) -> list[Path]:
         return []
     source = Path(cfg.source)
     inside = sorted(source.iterdir()) if source.is_dir() else [source]
-    found = [path for path in inside if path.suffix in ENDINGS and path.is_file()]
+    endings = ENDINGS if source.is_dir() else (*ENDINGS, ".json")
+    found = [path for path in inside if path.suffix in endings and path.is_file()]
     if not found:
         raise config.ConfigError(
-            f"data.source = {cfg.source!r}: neither 'stdlib' nor a .jsonl or .parquet file, or a "
-            "folder of them"
+            f"data.source = {cfg.source!r}: neither 'stdlib' nor a .jsonl, .json or .parquet file, "
+            "or a folder of .jsonl or .parquet files"
         )
     return found
 
@@ -133,10 +142,30 @@ def read_file(path: Path, column: str) -> Iterator[Record]:
     """The conversations or texts of a file. Raises ConfigError for the first that is none."""
     for number, row in enumerate(_rows(path), start=1):
         place = f"{path}: record {number}"
-        if not isinstance(row, dict) or row.get(column) is None:
+        content = _content(row, column) if isinstance(row, dict) else None
+        if content is None:
             found = sorted(map(str, row)) if isinstance(row, dict) else row
             raise config.ConfigError(f"{place} has no {column!r} but {found}: set data.column")
-        yield Record(place, _checked(row[column], place))
+        yield Record(place, _checked(content, place))
+
+
+def _content(row: dict[str, Any], column: str) -> Any:
+    """The cell of a column; in place of conversations a question and its answer; or None."""
+    if row.get(column) is not None or column != CONVERSATIONS:
+        return row.get(column)
+    pairs = ((row.get(q), row.get(a)) for q, answers in PAIRS.items() for a in answers)
+    question, answer = next(((q, a) for q, a in pairs if q and a), (None, None))
+    if question is None:
+        return None
+    if isinstance(question, str) and row.get("input"):  # what an instruction is about
+        question = f"{question}\n\n{row['input']}"
+    said = (("system", row.get("system")), ("user", question), ("assistant", answer))
+    return [turn for role, words in said if words for turn in _turns(role, words)]
+
+
+def _turns(role: str, words: Any) -> list[Any]:
+    """What is said, where it is not written as turns already."""
+    return words if isinstance(words, list) else [{"role": role, "content": words}]
 
 
 def _rows(path: Path) -> Iterator[Any]:
@@ -149,9 +178,19 @@ def _rows(path: Path) -> Iterator[Any]:
                 yield from batch.to_pylist()
             return
         with path.open(encoding="utf-8") as file:
-            yield from (_parsed(line, f"{path}: line {n}") for n, line in enumerate(file, start=1))
+            if path.suffix == ".json":
+                yield from _list(json.load(file), path)
+                return
+            lines = enumerate(file, start=1)
+            yield from (_parsed(line, f"{path}: line {n}") for n, line in lines if line.strip())
     except (OSError, ValueError) as error:
         raise config.ConfigError(f"{path} is no {path.suffix} file: {error}") from error
+
+
+def _list(content: Any, path: Path) -> list[Any]:
+    if not isinstance(content, list):
+        raise config.ConfigError(f"{path} holds no list of records")
+    return content
 
 
 def _parsed(line: str, place: str) -> Any:
@@ -165,7 +204,7 @@ def _checked(content: Any, place: str) -> list[dict[str, Any]] | str:
     """A text, or the turns of a conversation without what Parquet adds to them."""
     if isinstance(content, str) and content.strip():
         return content
-    turns = content if isinstance(content, list) else []
+    turns = [_named(turn) for turn in content] if isinstance(content, list) else []
     wrong = [turn for turn in turns if not (isinstance(turn, dict) and _is_turn(turn))]
     if not turns or wrong:
         shown = repr(wrong[0] if wrong else content)[:80]
@@ -175,6 +214,14 @@ def _checked(content: Any, place: str) -> list[dict[str, Any]] | str:
     if not any(turn["role"] == "assistant" for turn in turns):
         raise config.ConfigError(f"{place} has no answer: no turn with the role 'assistant'")
     return [{name: part for name, part in turn.items() if part is not None} for turn in turns]
+
+
+def _named(turn: Any) -> Any:
+    """A turn by the names of chat templates, where its own are from and value."""
+    if not isinstance(turn, dict) or not {"from", "value"} <= turn.keys() - {"role"}:
+        return turn
+    speaker = turn["from"]
+    return {"role": SPEAKERS.get(speaker, speaker), "content": turn["value"]}
 
 
 def _is_turn(turn: dict[str, Any]) -> bool:

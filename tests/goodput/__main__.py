@@ -35,7 +35,12 @@ def main(minutes: float, seed: int) -> int:
         happened: list[Happened] = []
         for planned in plan(random.Random(seed), 60 * minutes):
             print(f"{planned.at / 60:.1f} min: {planned.fault.name}, {planned.host}", flush=True)
-            if found := happen(made, job, planned):
+            try:
+                found = happen(made, job, planned)
+            except TimeoutError:
+                print(job.end_of_log())
+                raise
+            if found:
                 happened.append(found)
                 print(f"  named after {found.named:.0f} s, next step after {found.next_step:.0f} s")
                 print(f"  {found.words}", flush=True)

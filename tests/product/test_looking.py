@@ -1,5 +1,6 @@
 """What lies at a path: said in words, a family proposed, and train.py told where the data are."""
 
+import ast
 import csv
 import gzip
 import io
@@ -14,7 +15,7 @@ import pytest
 from generator.program import ddpgen
 from pyarrow import csv as arrow_csv
 
-from ddpgen.asking import column, look, questions
+from ddpgen.asking import column, look, questions, records
 from ddpgen.errors import DdpgenError
 from product import forkserver, template
 from product.programs import completed
@@ -329,6 +330,41 @@ def test_texts_in_place_of_empty_cells_are_told(tmp_path: Path) -> None:
     assert 'data.gaps=["?"]' in found.arguments
 
 
+PAIR = {"q": "Where is the house of Ada?", "a": "In the town behind the old bridge."}
+LAYOUTS: dict[str, tuple[dict[str, object], list[str]]] = {
+    "completions": ({"prompt": PAIR["q"], "completion": PAIR["a"]}, []),
+    "instructions": ({"instruction": PAIR["q"], "input": "", "output": PAIR["a"]}, []),
+    "turns": (
+        {"dialog": [{"from": "human", "value": PAIR["q"]}, {"from": "gpt", "value": PAIR["a"]}]},
+        ["data.column=dialog"],
+    ),
+}
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".json"])
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_layouts_of_conversations_are_known(name: str, ending: str, tmp_path: Path) -> None:
+    """And the program reads them with the arguments that are printed."""
+    record, more = LAYOUTS[name]
+    path = tmp_path / f"{name}{ending}"
+    lines = [json.dumps(record | {"id": number}) for number in range(30)]
+    path.write_text("\n".join(lines) if ending == ".jsonl" else f"[{', '.join(lines)}]")
+    found = look.look(path)
+    assert found.kind == "conversations"
+    assert found.words[0].startswith("30 conversations")
+    assert found.arguments == [f"data.source={path}", *more]
+    template.write(completed({"model": "causal-lm"}), tmp_path / "project")
+    run = forkserver.train(tmp_path / "project", 1, [*found.arguments, "train.max_steps=1"])
+    assert "30 conversations or texts" in run.output, run.output
+
+
+def test_pairs_of_columns_are_those_of_the_program() -> None:
+    tree = ast.parse((template.TEMPLATE / "project" / "documents.py").read_text())
+    assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
+    (found,) = [node.value for node in assigned if ast.unparse(node.targets[0]) == "PAIRS"]
+    assert ast.literal_eval(found) == records.PAIRS
+
+
 def test_empty_cells_are_those_of_arrow() -> None:
     """And so of the generated program."""
     assert {"", *column.EMPTY} == {*arrow_csv.ConvertOptions().null_values}
@@ -471,7 +507,7 @@ def test_what_nobody_reads_is_said(tmp_path: Path) -> None:
         "both/*.tar": "only tables are read by a pattern",
         "a.docx": "nothing that a family reads",
         "a.xlsx": "is a spreadsheet: save the table as CSV in UTF-8",
-        "rows.jsonl": "records without one column of texts: write other columns as a table",
+        "rows.jsonl": "without one column of texts: write other columns as a table",
         "empty.csv": "nothing that a family reads",
         "folder": "nothing that a family reads",
         "cut.csv.gz": "ended before the end-of-stream marker",

@@ -136,6 +136,40 @@ def test_order_of_files_changes_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     assert found[0] == found[1], "files are read in the order of the disk"
 
 
+ASKED, SAID_ALONE = "Where is Ada?", "At home."
+PAIR = [{"role": "user", "content": ASKED}, {"role": "assistant", "content": SAID_ALONE}]
+LAYOUTS: list[dict[str, Any]] = [
+    {"messages": PAIR},
+    {"messages": [{"from": "human", "value": ASKED}, {"from": "gpt", "value": SAID_ALONE}]},
+    {"prompt": ASKED, "completion": SAID_ALONE},
+    {"prompt": PAIR[:1], "completion": PAIR[1:]},
+    {"instruction": ASKED, "input": "", "output": SAID_ALONE},
+    {"question": ASKED, "response": SAID_ALONE, "system": None},
+]
+LONGER: list[dict[str, Any]] = [
+    {"instruction": "Where", "input": "Ada", "output": "Home.", "system": "Be brief."},
+    {"messages": [{"from": "system", "value": "Be brief."}, {"from": "tool", "value": "3"}]},
+]
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".json"])
+def test_questions_and_answers_are_conversations(ending: str, tmp_path: Path) -> None:
+    """In the layouts that data sets have, with empty lines between."""
+    path, (about, broken) = tmp_path / f"records{ending}", LONGER
+    records = [*map(json.dumps, [*LAYOUTS, about])]
+    path.write_text("\n\n".join(records) if ending == ".jsonl" else f"[{', '.join(records)}]")
+    *found, last = (record.content for record in documents.read_file(path, "messages"))
+    assert found == [PAIR] * len(LAYOUTS)
+    said = ("Be brief.", "Where\n\nAda", "Home.")
+    turns = zip(("system", "user", "assistant"), said, strict=True)
+    assert last == [{"role": role, "content": content} for role, content in turns]
+    path.write_text(json.dumps(broken) if ending == ".jsonl" else json.dumps([broken]))
+    with pytest.raises(config.ConfigError, match="no turn with the role 'assistant'"):
+        list(documents.read_file(path, "messages"))
+    with pytest.raises(config.ConfigError, match=r"set data\.column"):
+        list(documents.read_file(path, "text"))
+
+
 def test_fields_that_a_turn_lacks_stay_away(tmp_path: Path) -> None:
     """Parquet gives each turn the fields of all, and templates would write "None"."""
     chat = [CHATS[0][0], CHATS[0][1] | {"name": "Ada"}, *CHATS[0][2:]]
