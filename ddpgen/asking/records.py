@@ -46,8 +46,8 @@ def _listed(path: Path) -> list[dict[str, Any]]:
 def pair_of(records: list[dict[str, Any]]) -> str:
     """The columns of a question and its answer, in words, or ""."""
     pairs = [(question, answer) for question in PAIRS for answer in PAIRS[question]]
-    full = (f"{q} and {a}" for q, a in pairs if all(r.get(q) and r.get(a) for r in records))
-    return next(full, "")
+    inside = (pair for pair in pairs if all({*pair} <= record.keys() for record in records))
+    return " and ".join(next(inside, ()))
 
 
 def column_of_conversations(records: list[dict[str, Any]]) -> str:

@@ -44,7 +44,10 @@ def read(path: Path, source: str) -> Found | None:
         and (labelled := text_and_label(columns))
     ):
         return labelled_texts(size, *labelled, source)
-    useful = [column for column in columns if not column.tells_rows_apart] or columns
+    useful = [column for column in columns if not column.tells_rows_apart]
+    if len(useful) < 2:  # the numbers of the rows may be all that there is to learn from
+        useful = [column for column in columns if column in useful or column.counts_rows]
+    useful = useful or columns
     named = {column.name.lower(): column for column in useful}
     possible = [column for column in useful if column.values > 1] or useful
     target = next((named[name] for name in TARGETS if name in named), possible[-1])

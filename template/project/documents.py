@@ -153,10 +153,10 @@ def _content(row: dict[str, Any], column: str) -> Any:
     """The cell of a column; in place of conversations a question and its answer; or None."""
     if row.get(column) is not None or column != CONVERSATIONS:
         return row.get(column)
-    pairs = ((row.get(q), row.get(a)) for q, answers in PAIRS.items() for a in answers)
-    question, answer = next(((q, a) for q, a in pairs if q and a), (None, None))
-    if question is None:
+    pairs = ((q, a) for q, answers in PAIRS.items() for a in answers if {q, a} <= row.keys())
+    if (names := next(pairs, None)) is None:
         return None
+    question, answer = (row[name] for name in names)
     if isinstance(question, str) and row.get("input"):  # what an instruction is about
         question = f"{question}\n\n{row['input']}"
     said = (("system", row.get("system")), ("user", question), ("assistant", answer))

@@ -387,9 +387,17 @@ def test_numbers_of_rows_are_left_out(
     name: str, numbers: Sequence[int], left: bool, tmp_path: Path
 ) -> None:
     """They would tell the order of the rows, and nothing of a row that comes later."""
-    rows = [[number, n * n % 17 + 0.5] for n, number in enumerate(numbers)]
-    found = look.look(write(tmp_path / "a.csv", [name, "price"], rows))
+    rows = [[number, n % 4, n * n % 17 + 0.5] for n, number in enumerate(numbers)]
+    found = look.look(write(tmp_path / "a.csv", [name, "rooms", "price"], rows))
     assert (f'data.leave_out=["{name}"]' in found.arguments) == left
+
+
+@pytest.mark.parametrize(("slope", "offset"), [(2, 1), (1, 0)])
+def test_only_numbers_of_rows_are_learnt_from(slope: int, offset: int, tmp_path: Path) -> None:
+    """A first table by hand: without its only feature nothing could be learnt."""
+    rows = [[n, slope * n + offset] for n in range(60)]
+    found = look.look(write(tmp_path / "a.csv", ["x", "y"], rows))
+    assert found.arguments[1:] == ["data.target=y", "data.task=regression"]
 
 
 def test_days_are_left_out_and_commas_told(tmp_path: Path) -> None:

@@ -166,6 +166,10 @@ def test_questions_and_answers_are_conversations(ending: str, tmp_path: Path) ->
     path.write_text(json.dumps(broken) if ending == ".jsonl" else json.dumps([broken]))
     with pytest.raises(config.ConfigError, match="no turn with the role 'assistant'"):
         list(documents.read_file(path, "messages"))
+    empty = {"prompt": ASKED, "completion": ""}
+    path.write_text(json.dumps(empty) if ending == ".jsonl" else json.dumps([empty]))
+    with pytest.raises(config.ConfigError, match="record 1 has no answer"):
+        list(documents.read_file(path, "messages"))
     with pytest.raises(config.ConfigError, match=r"set data\.column"):
         list(documents.read_file(path, "text"))
 

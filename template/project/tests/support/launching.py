@@ -186,6 +186,15 @@ def seconds(limit: str) -> int:
     return 3600 * hours + 60 * minutes + rest
 
 
+def insist(job: subprocess.Popen[bytes], number: int) -> int:
+    """Send a signal each second until a script has ended, as an impatient user does."""
+    for _ in range(60):
+        job.send_signal(number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return job.wait(1)
+    raise AssertionError("the script does not end")
+
+
 def cancel(job: subprocess.Popen[bytes]) -> None:
     """End a script and all that it started, as a scheduler does for its users."""
     os.killpg(job.pid, signal.SIGTERM)
