@@ -12,6 +12,7 @@ from typing import Any
 # {% if lora %}
 import peft
 # {% endif %}
+import torch
 import torch.nn.functional as F
 import transformers
 from torch import Tensor, nn
@@ -44,14 +45,29 @@ class LanguageModel(nn.Module):
         Left to itself, the network would look for documents by asking the device, and wait.
         """
         numbers = (positions == 0).cumsum(-1)  # of the documents in their row
+        same = numbers[:, None, :, None] == numbers[:, None, None]
         size = inputs.new_empty((*inputs.shape, 0), dtype=next(self.parameters()).dtype)
-        apart = masking_utils.packed_sequence_mask_function(numbers)
-        mask = masking_utils.create_masks_for_generate(
-            self.settings, size, attention_mask=None, past_key_values=None, and_mask_function=apart
+        mask: Any = masking_utils.create_masks_for_generate(
+            self.settings, size, attention_mask=None, past_key_values=None
         )
+        if isinstance(mask, dict):
+            mask = {kind: self.apart(one, same) for kind, one in mask.items()}
+        else:
+            mask = self.apart(mask, same)
         output = self.inner(inputs, attention_mask=mask, position_ids=positions, use_cache=False)
         logits: Tensor = output.logits
         return logits
+
+    def apart(self, mask: Tensor | None, same: Tensor) -> Tensor | None:
+        """A layer's mask without the pairs of tokens [B, 1, length, length] of two documents.
+
+        No mask stands for all tokens before, in `sdpa`; others find documents by the positions.
+        """
+        if mask is None:
+            return same.tril() if self.settings._attn_implementation == "sdpa" else None
+        if mask.dtype == torch.bool:
+            return mask & same
+        return mask.masked_fill(~same, torch.finfo(mask.dtype).min)
 
 
 def build(cfg: config.Model, shape: data.Shape) -> nn.Module:

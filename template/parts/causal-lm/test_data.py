@@ -209,12 +209,32 @@ def learnt_positions() -> model.LanguageModel:
     return model.LanguageModel(network, network.config)
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager", "positions"])
+def windows() -> model.LanguageModel:
+    """A small Qwen2: a layer sees all tokens before, another the last four."""
+    size = transformers.Qwen2Config(
+        vocab_size=300,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        use_sliding_window=True,
+        sliding_window=4,
+        max_window_layers=1,
+    )
+    network = transformers.Qwen2ForCausalLM(size)
+    return model.LanguageModel(network, network.config)
+
+
+OTHERS = {"positions": learnt_positions, "windows": windows}
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager", *OTHERS])
 def test_neighbours_change_nothing(tmp_path: Path, attention: str) -> None:
     """A document's loss is that of the document alone, whatever lies before it in its row."""
     network: Any = model.build(common.settings(tmp_path).model, SHAPE).eval()
-    if attention == "positions":
-        network = learnt_positions().eval()
+    if attention in OTHERS:
+        network = OTHERS[attention]().eval()
     else:
         network.settings._attn_implementation = attention
     one, two, three, last = (
