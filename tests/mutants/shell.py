@@ -22,7 +22,7 @@ LEFT_OUT = {
 }
 # These are numbers or names of hosts, which need no quotes.
 NO_QUOTES = re.compile(
-    r"(?i)nodes|proc|port|head|rank|pid|status|torchrun|first|id|left|number|host"
+    r"(?i)nodes|nodelist|proc|port|head|rank|worker|pid|status|torchrun|first|id|left|number|host"
 )
 OPERATORS = {
     "&&": "||",
@@ -33,7 +33,8 @@ OPERATORS = {
     "-e": "! -e",
     "-f": "! -f",
 }
-OPERATOR = re.compile(r"&&|\|\||==|!=|>=|(?<= )-[ef](?= )")
+# What fails before `|| true` ends no script before `&& true` either: only the last command would.
+OPERATOR = re.compile(r"&&|\|\|(?! true\b)|==|!=|>=|(?<= )-[ef](?= )")
 ASKED_FOR = re.compile(r"#(SBATCH --(?!ntasks|signal)|PBS|BSUB) ?")  # sizes that users edit
 NUMBER = re.compile(r"(?<![\w.$/\[-])\d+(?![\w./>\]])")
 # Words of one kind, that a hurried editor takes for one another.
