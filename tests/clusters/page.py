@@ -1,5 +1,6 @@
 """docs/clusters.md: what was done to jobs on the clusters, and how it ended, by the run itself."""
 
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ Row = tuple[str, str, float]  # what, outcome, seconds
 OUTCOMES = ("passed", "failed", "error", "skipped")
 MANY = 20  # variants of one test get one row, if all ended alike
 DISTURBANCE = "disturbance"  # the property of a test that says what happens to its job
+TIMES = "times"  # seconds until the log says why, and until the next step
 
 
 def write(reporter: Any, page: Path) -> None:
@@ -23,6 +25,7 @@ def write(reporter: Any, page: Path) -> None:
     """
     rows: dict[str, list[Row]] = defaultdict(list)
     tries: Tries = defaultdict(lambda: defaultdict(Counter))
+    times: dict[str, list[str]] = defaultdict(list)
     counts = dict.fromkeys(OUTCOMES, 0)
     for outcome in OUTCOMES:
         for report in reporter.stats.get(outcome, []):
@@ -36,10 +39,23 @@ def write(reporter: Any, page: Path) -> None:
             for name, what in report.user_properties:
                 if name == DISTURBANCE:
                     tries[_title(file)][what.rstrip(".")][outcome] += 1
-    page.write_text(_text(rows, tries, counts), encoding="utf-8")
+            told = dict(report.user_properties)
+            if TIMES in told:
+                named, step = told[TIMES]
+                what = f"{told[DISTURBANCE].rstrip('.')}{_host(test)}"
+                times[_title(file)].append(f"| {what} | {named:.0f} | {step:.0f} |")
+    page.write_text(_text(rows, tries, counts, times), encoding="utf-8")
 
 
-def _text(rows: dict[str, list[Row]], tries: Tries, counts: dict[str, int]) -> str:
+def _host(test: str) -> str:
+    """The host of a test that is done to several."""
+    found = re.search(r"\[(host\d)", test)
+    return f", {found[1]}" if found else ""
+
+
+def _text(
+    rows: dict[str, list[Row]], tries: Tries, counts: dict[str, int], times: dict[str, list[str]]
+) -> str:
     lines = [
         "# Clusters",
         "",
@@ -57,7 +73,18 @@ def _text(rows: dict[str, list[Row]], tries: Tries, counts: dict[str, int]) -> s
         "| what happens | tries | expected ends |",
         "|---|---|---|",
         *_disturbances(tries),
+        "",
+        "## How long it takes",
+        "",
+        "Seconds from what happens until the log says why the job ended, and until the next step",
+        "after that. SLURM and ssh have their default timeouts; collectives end after 30 s under",
+        "SLURM and 20 s under ssh, in place of 600.",
+        "",
+        "| what happens | the reason is said | next step |",
+        "|---|---:|---:|",
     ]
+    for title in sorted(times):
+        lines += [f"| *{title}* | | |", *times[title]]
     for file in sorted(rows):
         lines += ["", f"## {_title(file)}", "", "| what | outcome | s |", "|---|---|---|"]
         lines += [f"| {what} | {end} | {seconds:.0f} |" for what, end, seconds in _few(rows[file])]

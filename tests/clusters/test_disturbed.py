@@ -1,6 +1,7 @@
 """SLURM jobs that something happens to: they come back, and end as if nothing had happened."""
 
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -8,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from tests.clusters import page
 from tests.clusters.checkpoints import assert_same, last_checkpoint
 from tests.clusters.slurm_jobs import Job, submit
 from tests.clusters.slurm_lab import Lab
 from tests.clusters.test_slurm import ANSWERS, ON_CPU
+from tests.clusters.times import Log
 
 Disturbance = Callable[[Lab, Job], None]
 LONG = (
@@ -142,12 +145,16 @@ def test_job_comes_back_and_ends_with_the_same_weights(
     environment: dict[str, str],
     arguments: tuple[str, ...],
     undisturbed: dict[str, Any],
+    record_property: Callable[[str, object], None],
 ) -> None:
     job = submit(lab, folder, environment, *arguments)
     job.wait_for_checkpoint()
+    said = Log(lambda: job.log)
+    mishap = time.monotonic()
     disturb(lab, job)
     lab.wait("the requeue", lambda: job.restarts() == 1, 120)
     log = job.finish(seconds=300)
     assert "continuing from step_" in log, log
     assert job.restarts() == 1, log
     assert_same(last_checkpoint(job.run), undisturbed)
+    record_property(page.TIMES, said.times(mishap))

@@ -129,7 +129,7 @@ def lab(hosts: network.Network, project: Callable[..., Path]) -> Lab:
 def told_to_stop(_: Lab, job: Job) -> str:
     """It is told to save and end."""
     job.process.send_signal(signal.SIGTERM)
-    return "it was told to stop, and has saved: requeued"
+    return "it was told to stop, and has saved: back to the queue"
 
 
 def rank_killed(lab: Lab, _: Job) -> str:

@@ -4,14 +4,16 @@ import json
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.clusters import network, ssh_lab
+from tests.clusters import network, page, ssh_lab
 from tests.clusters.checkpoints import assert_same, last_checkpoint
+from tests.clusters.times import Log
 
 ON_CPU = "ddp.device=cpu"  # the last one counts
 LONG = (  # about a quarter of a minute on two cores
@@ -150,26 +152,29 @@ def test_launch_starts_again_after_a_mishap_and_ends_with_the_same_weights(
     folder: Path,
     environment: dict[str, str],
     undisturbed: dict[str, Any],
+    record_property: Callable[[str, object], None],
 ) -> None:
     """Within three minutes all that is left has ended; with the host back, the run goes on."""
     run = folder / "runs" / f"{host}-{happens.__name__}"
     launch = start(hosts, folder, environment, f"run.name={run.name}", *LONG)
     network.wait_for("a checkpoint", lambda: any(run.glob("checkpoints/*.json")), 120)
+    mishap = time.monotonic()
     happens(hosts, host)
-    said = []
     watch = threading.Timer(180, launch.kill)
     watch.start()
     assert launch.stdout
+    said: list[str] = []
+    log = Log(lambda: "".join([*said]))
     for line in launch.stdout:
         said.append(line)
         if line.endswith(": starts again\n"):
-            break
-    watch.cancel()
-    repaired()
-    output, _ = launch.communicate(timeout=300)
-    assert launch.returncode == 0, "".join([*said, output])
+            watch.cancel()
+            repaired()
+    output = "".join(said)
+    assert launch.wait(300) == 0, output
     assert "continuing from step_" in output
     assert_same(last_checkpoint(run), undisturbed)
+    record_property(page.TIMES, log.times(mishap))
 
 
 def test_mistake_ends_the_launch(

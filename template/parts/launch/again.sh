@@ -7,6 +7,7 @@
 # {% endif %}
 #   END       the program's: its error, from the rank that failed first{{ "; then this rank's node" if "slurm" in clusters }}
 #   AGAIN     a line for each time that another start seemed worth while
+#   OPEN      the host of a start whose end nobody has looked at yet
 # {% if "slurm" in clusters %}
 #   NODES     a line for each failure of a node: its name
 # {% endif %}
@@ -17,6 +18,8 @@ begin_start() {
     export JOB_FOLDER=$1
     mkdir -p "$JOB_FOLDER"
     rm -f "$JOB_FOLDER/END"
+    [[ ! -e $JOB_FOLDER/OPEN ]] || echo "the start before, on $(<"$JOB_FOLDER/OPEN"), was ended from outside, or that host was lost" >&2
+    echo "$HOSTNAME" >"$JOB_FOLDER/OPEN"
     echo "start on $HOSTNAME" >>"$JOB_FOLDER/STARTS"
 # {% if "starts" in watch %}
     echo "$HOSTNAME" >>"$JOB_FOLDER/BEGUN"
@@ -83,6 +86,7 @@ node_to_blame() {
 look_back() {
     local error="" limit=""{{ ' node=""' if "slurm" in clusters }}
     reason="" saved=0{{ ' blamed=""' if "slurm" in clusters }}
+    rm -f "$JOB_FOLDER/OPEN"
     ((status != 0)) || return 0
 # {% if tools %}
     # A tool saves nothing that another start could go on from.

@@ -9,9 +9,15 @@ if [[ ! -f train.py || ! ${SLURM_JOB_ID:-} ]]; then
     exit 2
 fi
 
+# What the submission has left out, or brought along from another allocation, decides nothing for srun.
+export SLURM_EXPORT_ENV=ALL
+unset SLURM_GPUS SLURM_GPUS_PER_TASK
+
 # {% if modules %}
-# The shell function `module` reads variables that are not set.
+# The shell function `module` reads variables that are not set, and may not come along with the submission.
 set +u
+[[ $(type -t module) ]] || . /etc/profile
+[[ $(type -t module) ]] || { echo "no command module on $HOSTNAME, not even after /etc/profile" >&2 && exit 2; }
 module load {{ modules }}
 set -u
 

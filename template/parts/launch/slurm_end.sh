@@ -1,6 +1,12 @@
 . {{ launch_folder }}/again.sh
 . {{ launch_folder }}/slurm_nodes.sh
 begin_start "$PWD/.job-$job"
+# A time limit of hardly more than what --signal keeps for the save would have each start stop at once, and come back.
+short=0
+if [[ ${SLURM_JOB_END_TIME:-} ]] && ((SLURM_JOB_END_TIME - EPOCHSECONDS < {{ grace_seconds }} + 60)); then
+    echo "note: the last {{ grace_seconds }} s are for a save: ask for more time, or sbatch --signal=B:USR1@60 ..." >&2
+    short=1
+fi
 # Whoever ends the job may grant its ranks a save.
 trap 'wait; rm -rf "$JOB_FOLDER"' EXIT
 trap end_with_slurm TERM
@@ -9,6 +15,10 @@ if attend "${prepare[@]}"; then
     attend "${train[@]}" || true
 fi
 look_back
+if ((short == 1 && told == 1 && SECONDS < 60)) && [[ $reason ]]; then
+    echo "$reason: not again, since the time limit leaves no time for the training" >&2
+    reason="" status=93
+fi
 silent=""
 if [[ $reason ]]; then
     trap - EXIT # the next start counts on
@@ -17,10 +27,15 @@ if [[ $reason ]]; then
     [[ ! $silent ]] || { echo "no answer from ${silent//$'\n'/, }: waiting until SLURM notices" >&2 && sleep 900; }
     trap "" TERM # comes with the requeue
     look_for_worn_node "$blamed" "$silent" || true
-    echo "$reason: requeued" >&2
-    scontrol requeue "$SLURM_JOB_ID"
-    leave_out
-elif ((status != 0)) && [[ -e $JOB_FOLDER/RUN ]]; then
+    if scontrol requeue "$id"; then
+        echo "$reason: requeued" >&2
+        leave_out
+        exit "$status"
+    fi
+    echo "$reason: but SLURM does not requeue this job" >&2
+    trap 'rm -rf "$JOB_FOLDER"' EXIT
+fi
+if ((status != 0)) && [[ -e $JOB_FOLDER/RUN ]]; then
     echo "go on from the last save: RUN=$run sbatch ..." >&2
 fi
 exit "$status"

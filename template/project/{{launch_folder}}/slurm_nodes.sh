@@ -1,6 +1,10 @@
 # shellcheck shell=bash
 # Read by the batch scripts: which nodes of a job that has failed are lost, and which one the next start does without.
 
+# A task of an array has a number of its own only so: the plain one may mean the whole array.
+id=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
+id=${id:-$SLURM_JOB_ID}
+
 # SLURM itself takes SlurmdTimeout, often 300 s, to notice that a node is lost. Without any answer the question failed.
 silent_nodes() {
     local answers
@@ -24,7 +28,7 @@ exclude=""
 look_for_worn_node() {
     local out left="" worn node
     printf '%s\n' "$@" | sed '/^$/d' | sort --unique >>"$JOB_FOLDER/NODES"
-    out=$(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%x) || return 0
+    out=$(squeue --noheader --jobs="$id" --format=%x) || return 0
     [[ $out != "(null)" ]] || out=""
     [[ ! $out ]] || left=$(scontrol show hostnames "$out")
     worn=$(comm -23 <(sort "$JOB_FOLDER/NODES" | uniq --repeated) <(sort <<<"$left"))
@@ -42,7 +46,7 @@ look_for_worn_node() {
 leave_out() {
     [[ $exclude ]] || return 0
     for _ in {1..10}; do
-        ! scontrol update JobId="$SLURM_JOB_ID" ExcNodeList="$exclude" || break
+        ! scontrol update JobId="$id" ExcNodeList="$exclude" || break
         sleep 1
     done
 }

@@ -101,7 +101,7 @@ class Stage:
         (folder / "train.py").touch()
         with (folder / "launch" / "nccl.env").open("a") as file:
             file.write("NCCL_GIVEN=the file's\nNCCL_TEXT=$(exit 3) as it stands")  # no end of line
-        self.edit("launch/env.sh", "builtin source .*", "true")  # what an image brings
+        self.edit("launch/env.sh", r"(builtin source|\[\[ -r) .*", "true")  # what an image brings
         path = f"{self.bin}:{os.environ['PATH']}"
         self.variables = {"PATH": path, "HOME": str(folder), **variables}
         everywhere = dict.fromkeys(("torchrun", "python", "ready", "told"), "")
@@ -141,6 +141,16 @@ class Stage:
             with contextlib.suppress(ProcessLookupError):  # all of it has ended
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+    def has_ended(self) -> bool:
+        """Whether nothing of what was started last goes on, after ten seconds at most."""
+        for _ in range(100):
+            try:
+                os.killpg(self.started[-1].pid, 0)
+            except ProcessLookupError:
+                return True
+            time.sleep(0.1)
+        return False
 
     def run(self, script: str, *arguments: str, **variables: str) -> int:
         """Run a launch file to its end; returns its exit code."""
