@@ -22,6 +22,10 @@ from support import common, processes
 SETTINGS = [*common.SMALL, "run.name=run", "train.max_steps=4", "checkpoint.every_steps=2"]
 
 
+# As the project has them: a holder touches its file several times while others look.
+OFTEN = 4 * lease.BEAT <= lease.LOOKS * lease.PAUSE
+
+
 def quick() -> None:
     """A second of the lease passes in a hundredth."""
     lease.BEAT, lease.PAUSE = 0.02, 0.01
@@ -158,6 +162,15 @@ def test_process_that_has_ended_is_gone(tmp_path: Path, monkeypatch: pytest.Monk
     for name in ("self", "sys", str(os.getpid())):  # what is left of others' processes
         (tmp_path / name).symlink_to(lease.PROCESSES / name)
     assert lease.machine() != ""
+    here = lease.machine()
+    container = tmp_path / "container"
+    container.mkdir()
+    for name in ("1", "sys"):
+        (container / name).symlink_to(lease.PROCESSES / name)
+    (container / "self" / "ns").mkdir(parents=True)
+    (container / "self" / "ns" / "pid").symlink_to("pid:[1]")
+    monkeypatch.setattr(lease, "PROCESSES", container)
+    assert lease.machine() not in ("", here), "looks for a process among those of another container"
     monkeypatch.setattr(lease, "PROCESSES", tmp_path)
     assert lease.machine() == ""
 
@@ -169,6 +182,20 @@ def test_holder_on_another_host(offset: float, tmp_path: Path) -> None:
     assert_refused(tmp_path)
     world.kill()
     assert_taken_over(tmp_path)
+    assert OFTEN, "a holder that goes on counts as gone"
+
+
+def test_one_of_two_starts_at_a_moment_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever looks first and writes then: the file server decides."""
+    for look in ("exists", "is_file", "stat"):
+        monkeypatch.setattr(Path, look, lambda _: False)
+    path, one, other = tmp_path / "OWNER", lease.Lease(), lease.Lease()
+    one.take(path, "one")
+    other.path, other.text = path, "other"
+    assert not other._create(), "both hold the folder"
+    one.give_back()
 
 
 def test_later_start_of_a_job_takes_over(tmp_path: Path) -> None:

@@ -14,9 +14,8 @@ from typing import Any
 import torch
 from torch.distributed.elastic.utils.distributed import create_c10d_store
 
-# A server, which conftest.py starts, has torch and this project imported; the ranks are forked from
-# it. It never touches CUDA, so they may. It has one thread: others would be missing in the ranks.
-os.environ["OMP_NUM_THREADS"] = "1"
+# Ranks are forked from a server that has torch and this project imported, and never touches CUDA.
+os.environ["OMP_NUM_THREADS"] = "1"  # others would be missing in the ranks
 os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # the server is not told where to import from
 CONTEXT = multiprocessing.get_context("forkserver")
 KILLED = "a rank was killed, or waits for the others and does not end"
@@ -33,7 +32,6 @@ class World:
         on_gpus = not per_node and max(size, beside) <= torch.cuda.device_count()
         per_node = per_node or (size if on_gpus else max(1, size // 2))  # CPUs: two nodes at least
         self.results = Path(tempfile.mkdtemp(prefix="ranks-"))
-        # As torchrun does it: the launcher serves the store, so a free port needs no luck.
         self.store = create_c10d_store(True, "127.0.0.1", 0, wait_for_workers=False)
         shared = {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(per_node)}
         shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.store.port)}
