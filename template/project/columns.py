@@ -6,7 +6,7 @@ the training split: the others must stay unseen.
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ MARKED = (
 # What pandas calls the index of rows: in CSV, read again from CSV, in Parquet.
 INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
 BLANKS = [" " * number for number in range(1, 9)]  # cells that are as good as empty
+PARQUET = b"PAR1"  # the begin of such a file
 FIRST = 2**16  # bytes of a file, in which its header ends
 UTF_16 = "the file is in UTF-16: save the file in UTF-8"
 NO_TABLES = {  # by the first bytes of a file
@@ -70,7 +71,7 @@ class Table(NamedTuple):
 
 def read(cfg: config.Data, files: list[Path]) -> Table:
     """All files, or a bundled table; raises ConfigError with file, row or column of a mistake."""
-    parts = [_read_file(path, cfg.gaps) for path in files] or [_read_bundled(cfg.source)]
+    parts = _read_files(files, cfg.gaps, cfg.categories) or [_read_bundled(cfg.source)]
     files = files or [Path(cfg.source)]
     names = parts[0].column_names
     for path, part in zip(files, parts, strict=True):
@@ -89,22 +90,57 @@ def read(cfg: config.Data, files: list[Path]) -> Table:
     return Table(columns, files, ends)
 
 
-def _read_file(path: Path, gaps: list[str]) -> Any:
-    """One file as Arrow's table; `gaps` are texts that stand for an empty cell of CSV."""
+def _read_files(files: Sequence[Path], gaps: list[str], texts: Iterable[str]) -> list[Any]:
+    """Each file as Arrow's table; `texts`, and a column with texts in any file, are texts in all.
+
+    Of CSV, Arrow guesses types by the cells of one file: there 007 would become 7.
+    """
     empty = [*csv.ConvertOptions().null_values, *BLANKS, *gaps]
+    parts = [_read_file(path, empty) for path in files]
+    names = {*texts, *(f.name for part in parts for f in part.schema if _holds_texts(f.type))}
+    return [_read_as(path, part, empty, names) for path, part in zip(files, parts, strict=True)]
+
+
+def _read_as(path: Path, part: Any, empty: list[str], names: Iterable[str]) -> Any:
+    """The part of a file, with the cells of some columns of CSV as they stand."""
+    kinds = {
+        field.name: pa.string()
+        for field in part.schema
+        if field.name in names and not _holds_texts(field.type)
+        if not pa.types.is_binary(field.type)  # in another encoding than UTF-8
+    }
+    return _read_file(path, empty, kinds) if kinds and not _is_parquet(path) else part
+
+
+def _is_parquet(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(PARQUET)) == PARQUET
+
+
+def _holds_texts(kind: Any) -> bool:
+    """Whether cells of Arrow's type are texts."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _read_file(path: Path, empty: list[str], kinds: dict[str, Any] | None = None) -> Any:
+    """One file as Arrow's table; of CSV, `empty` are texts that stand for an empty cell.
+
+    `kinds` are types of its columns that must not be guessed.
+    """
     try:
         with pa.input_stream(str(path), compression="detect") as file:
             first = file.read(FIRST)
         for begin, reason in NO_TABLES.items():
             if first.startswith(begin):
                 raise config.ConfigError(f"{path} cannot be read: {reason}")
-        if first.startswith(b"PAR1"):
+        if first.startswith(PARQUET):
             return parquet.read_table(path)
         table = csv.read_csv(
             path,
             csv.ReadOptions(use_threads=False),  # its messages then have the row
             csv.ParseOptions(delimiter=_delimiter(first), newlines_in_values=True),
-            csv.ConvertOptions(null_values=empty, strings_can_be_null=True),
+            csv.ConvertOptions(null_values=empty, strings_can_be_null=True, column_types=kinds),
         )
         len(table.column_names)  # decodes the names
     except UnicodeDecodeError as error:
@@ -129,7 +165,7 @@ def read_new(
 
     Raises ConfigError for a column that is missing, and for texts in place of numbers.
     """
-    parts = [_read_file(path, gaps) for path in files]
+    parts = _read_files(files, gaps, learnt["texts"])
     for path, part in zip(files, parts, strict=True):
         for name in (*learnt["numbers"], *learnt["texts"]):
             if part.column_names.count(name) != 1:
@@ -241,7 +277,7 @@ def _join(name: str, parts: list[Any], files: list[Path], as_text: bool) -> Any:
 def _plain(array: Any, name: str, path: Path) -> Any:
     """The column with one type for all kinds of texts; ConfigError for dates, lists and others."""
     kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if _holds_texts(kind):
         return array.cast(pa.string())
     numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
     if not any(fits(kind) for fits in (*numbers, pa.types.is_boolean, pa.types.is_null)):

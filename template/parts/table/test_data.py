@@ -179,6 +179,31 @@ def test_numbers_that_name_things(tmp_path: Path) -> None:
     assert splits.shape.values in (8, 9)  # three codes, four districts, 0, and perhaps "unknown"
 
 
+CODES = ["007", "2.50", "TRUE", "01067", "1e3", "2024-05-01", "1_0"]
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_texts_stay_as_they_stand(code: str, tmp_path: Path) -> None:
+    """Where the config says so, or a file has texts; also in a file that has only this one."""
+    texts = [(code, "A12", "B7")[n % 3] for n in range(ROWS)]
+    write(tmp_path / "1.csv", flats() | {"code": texts})
+    write(tmp_path / "2.csv", flats(10) | {"code": [code] * 10})
+    _, _, shape = prepared(tmp_path, tmp_path / "*.csv")
+    assert shape.columns["texts"]["code"] == sorted(["A12", "B7", code])
+    names = 'data.categories=["code"]'
+    _, _, shape = prepared(tmp_path, tmp_path / "2.csv", names)
+    assert shape.columns["texts"]["code"] == [code]
+
+
+def test_texts_of_another_encoding_are_refused(tmp_path: Path) -> None:
+    """By the name of the column."""
+    path = write(tmp_path / "flats.csv", flats())
+    path.write_bytes(path.read_bytes().replace(b"north", b"n\xf6rd"))
+    assert "column 'district' is of type binary: give numbers or texts in UTF-8" in refusal(
+        tmp_path, path, 'data.categories=["district"]'
+    )
+
+
 def test_order_of_files_is_that_of_their_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,7 +242,9 @@ def test_bundled_tables(name: str, outputs: int, tmp_path: Path) -> None:
     assert first.shape.outputs == outputs
 
 
-def test_edited_files_and_other_settings_are_prepared_anew(tmp_path: Path) -> None:
+def test_edited_files_and_other_settings_are_prepared_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was prepared before does not count any more."""
     path = write(tmp_path / "1.csv", flats())
     assert len(prepared(tmp_path, path).val) == 8
@@ -230,6 +257,9 @@ def test_edited_files_and_other_settings_are_prepared_anew(tmp_path: Path) -> No
     assert len({data.prepared_path(cfg) for cfg in cfgs}) == len(cfgs), "prepared by other settings"
     write(tmp_path / "2.csv", flats())
     assert len(prepared(tmp_path, tmp_path / "*.csv").val) == 24
+    before = data.prepared_path(cfgs[0])
+    monkeypatch.setattr(data, "LAYOUT", 0)
+    assert data.prepared_path(cfgs[0]) != before, "data that an older program has prepared"
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,38 @@ def test_gaps_and_unknown_texts(rent: Path, tmp_path: Path) -> None:
     assert one == pytest.approx(other)
 
 
+CODES = ["007", "7", "2.50", "2.5", "TRUE", "A12", "1e3", "1000"]
+
+
+@pytest.fixture(scope="module")
+def codes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that predicts a quantity from texts alone, of which some look like numbers."""
+    folder = tmp_path_factory.mktemp("codes")
+    lines = [f"{CODES[n % 8]},{n % 8 * 10}.5" for n in range(160)]
+    (folder / "codes.csv").write_text("\n".join(["code,rent", *lines]))
+    source = [f"data.source={folder / 'codes.csv'}", f"data.folder={folder}"]
+    column = ["data.target=rent", 'data.categories=["code"]']
+    run = [f"run.folder={folder}", "run.name=run", "train.max_steps=20"]
+    processes.run(1, train.main, [*common.SMALL, *source, *column, *run])
+    return folder / "run"
+
+
+def test_predictions_do_not_depend_on_other_rows(codes: Path, tmp_path: Path) -> None:
+    """A text is the same where a file holds only this one, and in a second file."""
+    output = tmp_path / "out.csv"
+    (tmp_path / "all.csv").write_text("\n".join(["code", *CODES]))
+    predict.main([str(codes), str(tmp_path / "all.csv"), "--output", str(output)])
+    expected = csv.read_csv(output)["predicted"].to_pylist()
+    assert len({*expected}) == len(CODES), "some texts are the same to the model"
+    files = [tmp_path / f"{number}.csv" for number in range(len(CODES))]
+    for path, code, value in zip(files, CODES, expected, strict=True):
+        path.write_text(f"code\n{code}\n")
+        predict.main([str(codes), str(path), "--output", str(output)])
+        assert csv.read_csv(output)["predicted"].to_pylist() == pytest.approx([value]), code
+    predict.main([str(codes), *map(str, files), "--output", str(output)])
+    assert csv.read_csv(output)["predicted"].to_pylist() == pytest.approx(expected)
+
+
 MISTAKES = {
     "size,district\n1.5,north\n": "new.csv has no column 'rooms': the model needs one",
     "size,rooms,district,size\n1,1,north,1\n": "new.csv has two columns 'size'",
