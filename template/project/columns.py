@@ -163,6 +163,8 @@ def read_new(
 ) -> tuple[Table, Any]:
     """The columns that were learnt, of files to predict for; and all columns, as Arrow's table.
 
+    There the cells of CSV are texts, as they stand.
+
     Raises ConfigError for a column that is missing, and for texts in place of numbers.
     """
     parts = _read_files(files, gaps, learnt["texts"])
@@ -184,10 +186,32 @@ def read_new(
             is_text = pc.invert(pc.match_substring_regex(array, NUMBER))
             table.refuse(is_text, name, ", but the model was trained with numbers")
             table.refuse(pc.is_valid(array), name, " as a text: give numbers")
+    whole = [_carried(path, part) for path, part in zip(files, parts, strict=True)]
     try:
-        return table, pa.concat_tables(parts, promote_options="permissive")
+        return table, whole[0] if len(whole) == 1 else _joined(whole)
     except pa.ArrowException as error:
         raise config.ConfigError(f"{files[0]} and the other files do not fit: {error}") from error
+
+
+def _carried(path: Path, part: Any) -> Any:
+    """All columns of a file, those of CSV as texts: only a cell without a letter is empty."""
+    if _is_parquet(path):
+        return part
+    for field in part.schema:
+        if pa.types.is_binary(field.type):
+            raise config.ConfigError(
+                f"{path}: column {field.name!r} is not in UTF-8: save the file in UTF-8"
+            )
+    return _read_file(path, [""], dict.fromkeys(part.column_names, pa.string()))
+
+
+def _joined(parts: list[Any]) -> Any:
+    """All columns of all files; one with texts in any file is a text in all."""
+    texts = {field.name for part in parts for field in part.schema if _holds_texts(field.type)}
+    for number, part in enumerate(parts):
+        fields = [f.with_type(pa.string()) if f.name in texts else f for f in part.schema]
+        parts[number] = part.cast(pa.schema(fields))
+    return pa.concat_tables(parts, promote_options="permissive")
 
 
 def _read_bundled(name: str) -> Any:

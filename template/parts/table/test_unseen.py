@@ -2,6 +2,7 @@
 
 import shutil
 import statistics
+from csv import DictReader
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,35 @@ def test_predictions_do_not_depend_on_other_rows(codes: Path, tmp_path: Path) ->
     assert csv.read_csv(output)["predicted"].to_pylist() == pytest.approx(expected)
 
 
+CARRIED = """\
+id,big,price,name,when,flag,size,rooms,district
+00123,12345678901234567890123456,1.10,NA,2024-05-01,TRUE,20.50,1,north
+00007,1e5, 2 ,"a ""b"",\nc",,null,21,,nan
+"""
+
+
+def test_cells_are_carried_along_as_they_stand(rent: Path, tmp_path: Path) -> None:
+    """Beside the predictions, also of features; and beside a file that has types."""
+    (tmp_path / "new.csv").write_text(CARRIED)
+    output = tmp_path / "out.csv"
+    predict.main([str(rent), str(tmp_path / "new.csv"), "--output", str(output)])
+    with output.open(newline="") as file, (tmp_path / "new.csv").open(newline="") as given:
+        found, expected = [*DictReader(file)], [*DictReader(given)]
+    assert [{name: row[name] for name in expected[0]} for row in found] == expected
+    assert all(float(row["predicted"]) for row in found)
+
+    table = pa.table({"id": [8], "size": [21.5], "rooms": [2], "district": ["south"]})
+    parquet.write_table(table, tmp_path / "new.parquet")
+    files = [str(tmp_path / "new.csv"), str(tmp_path / "new.parquet")]
+    for order in (files, files[::-1]):
+        predict.main([str(rent), *order, "--output", str(tmp_path / "out.parquet")])
+        both = parquet.read_table(tmp_path / "out.parquet").to_pylist()
+        assert sorted(row["id"] for row in both) == ["00007", "00123", "8"]
+        assert sorted(row["size"] for row in both) == ["20.50", "21", "21.5"]
+    predict.main([str(rent), files[1], "--output", str(tmp_path / "out.parquet")])
+    assert parquet.read_table(tmp_path / "out.parquet")["id"].to_pylist() == [8]
+
+
 MISTAKES = {
     "size,district\n1.5,north\n": "new.csv has no column 'rooms': the model needs one",
     "size,rooms,district,size\n1,1,north,1\n": "new.csv has two columns 'size'",
@@ -153,6 +183,9 @@ def test_files_that_do_not_fit_are_named(rent: Path, tmp_path: Path) -> None:
         with pytest.raises(config.ConfigError) as error:
             predict.main([str(rent), str(tmp_path / "new.csv")])
         assert reason in str(error.value)
+    (tmp_path / "new.csv").write_bytes(b"size,rooms,district,name\n1.5,1,north,M\xfcller\n")
+    with pytest.raises(config.ConfigError, match="column 'name' is not in UTF-8: save the file"):
+        predict.main([str(rent), str(tmp_path / "new.csv")])
     with pytest.raises(config.ConfigError, match=r"absent\.csv cannot be read"):
         predict.main([str(rent), str(tmp_path / "absent.csv")])
     assert not (rent / "predictions.csv").exists()
