@@ -7,7 +7,7 @@ the training split: the others must stay unseen.
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -50,6 +50,7 @@ class Table(NamedTuple):
     columns: dict[str, Any]  # Arrow's arrays of numbers or texts
     files: list[Path]
     ends: list[int]  # of each file, in rows
+    words: Any = None  # the cells of the target as texts
 
     def place(self, row: int) -> str:
         """File and row as people count them: from 1, below the header."""
@@ -87,7 +88,8 @@ def read(cfg: config.Data, files: list[Path]) -> Table:
             for path, part in zip(files, parts, strict=True):
                 _check_digits(part[name], name, path)
     columns = {name: _join(name, parts, files, name in cfg.categories) for name in chosen}
-    return Table(columns, files, ends)
+    words = [_words(cfg, path, part) for path, part in zip(files, parts, strict=True)]
+    return Table(columns, files, ends, pa.chunked_array([*chain(*words)], type=pa.string()))
 
 
 def _read_files(files: Sequence[Path], gaps: list[str], texts: Iterable[str]) -> list[Any]:
@@ -95,7 +97,7 @@ def _read_files(files: Sequence[Path], gaps: list[str], texts: Iterable[str]) ->
 
     Of CSV, Arrow guesses types by the cells of one file: there 007 would become 7.
     """
-    empty = [*csv.ConvertOptions().null_values, *BLANKS, *gaps]
+    empty = _empty(gaps)
     parts = [_read_file(path, empty) for path in files]
     names = {*texts, *(f.name for part in parts for f in part.schema if _holds_texts(f.type))}
     return [_read_as(path, part, empty, names) for path, part in zip(files, parts, strict=True)]
@@ -109,12 +111,33 @@ def _read_as(path: Path, part: Any, empty: list[str], names: Iterable[str]) -> A
         if field.name in names and not _holds_texts(field.type)
         if not pa.types.is_binary(field.type)  # in another encoding than UTF-8
     }
-    return _read_file(path, empty, kinds) if kinds and not _is_parquet(path) else part
+    return _read_file(path, empty, kinds) if kinds and _is_csv(path) else part
 
 
-def _is_parquet(path: Path) -> bool:
+def _words(cfg: config.Data, path: Path, part: Any) -> Any:
+    """Chunks of the target's cells as texts: classes have the names that the file has for them."""
+    array, kind = part[cfg.target], pa.string()
+    if not _holds_texts(array.type) and _is_csv(path):
+        cells = _read_file(path, _empty(cfg.gaps), {cfg.target: kind}, [cfg.target])[cfg.target]
+        return pc.utf8_trim_whitespace(cells).chunks
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    if pa.types.is_floating(array.type):
+        return pc.replace_substring_regex(array.cast(kind), r"\.0$", "").chunks
+    return array.cast(kind).chunks
+
+
+def _empty(gaps: list[str]) -> list[str]:
+    """The texts that stand for an empty cell of CSV."""
+    return [*csv.ConvertOptions().null_values, *BLANKS, *gaps]
+
+
+def _is_csv(path: Path) -> bool:
+    """Whether a path is that of a text file, not of Parquet nor of a bundled table."""
+    if not path.is_file():
+        return False
     with path.open("rb") as file:
-        return file.read(len(PARQUET)) == PARQUET
+        return file.read(len(PARQUET)) != PARQUET
 
 
 def _holds_texts(kind: Any) -> bool:
@@ -123,10 +146,12 @@ def _holds_texts(kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _read_file(path: Path, empty: list[str], kinds: dict[str, Any] | None = None) -> Any:
+def _read_file(
+    path: Path, empty: list[str], kinds: dict[str, Any] | None = None, only: Sequence[str] = ()
+) -> Any:
     """One file as Arrow's table; of CSV, `empty` are texts that stand for an empty cell.
 
-    `kinds` are types of its columns that must not be guessed.
+    `kinds` are types of columns that must not be guessed; `only` these columns are read, or all.
     """
     try:
         with pa.input_stream(str(path), compression="detect") as file:
@@ -140,7 +165,12 @@ def _read_file(path: Path, empty: list[str], kinds: dict[str, Any] | None = None
             path,
             csv.ReadOptions(use_threads=False),  # its messages then have the row
             csv.ParseOptions(delimiter=_delimiter(first), newlines_in_values=True),
-            csv.ConvertOptions(null_values=empty, strings_can_be_null=True, column_types=kinds),
+            csv.ConvertOptions(
+                null_values=empty,
+                strings_can_be_null=True,
+                column_types=kinds,
+                include_columns=[*only],
+            ),
         )
         len(table.column_names)  # decodes the names
     except UnicodeDecodeError as error:
@@ -195,7 +225,7 @@ def read_new(
 
 def _carried(path: Path, part: Any) -> Any:
     """All columns of a file, those of CSV as texts: only a cell without a letter is empty."""
-    if _is_parquet(path):
+    if not _is_csv(path):
         return part
     for field in part.schema:
         if pa.types.is_binary(field.type):
@@ -490,7 +520,7 @@ def _encode_target(table: Table, cfg: config.Data, train: Tensor) -> tuple[Tenso
     array = table.columns[cfg.target]
     reason = ", and it is data.target: leave such rows out"
     table.refuse(pc.is_null(array, nan_is_null=True), cfg.target, reason)
-    if _choose_task(array, cfg) == "regression":
+    if _choose_task(array, table.words, cfg) == "regression":
         values = torch.tensor(array.to_numpy())
         mean, deviation = _spread(values[train])
         scaled = ((values - mean) / deviation).float()
@@ -505,11 +535,12 @@ def _encode_target(table: Table, cfg: config.Data, train: Tensor) -> tuple[Tenso
         words = f"{cfg.target} is a quantity, {mean:.6g} in the mean"
         scale: dict[str, Any] = {"mean": mean.item(), "unit": deviation.item(), "labels": []}
         return scaled, {"outputs": 1, **scale, "words": words}
-    classes = array.unique()
-    classes = classes.take(pc.array_sort_indices(classes))
-    numbers = torch.tensor(pc.index_in(array, value_set=classes).to_numpy()).long()
+    pairs = pa.table({"value": array, "word": table.words}).group_by(["value", "word"])
+    order = [("value", "ascending"), ("word", "ascending")]
+    classes = pairs.aggregate([]).sort_by(order)["word"].combine_chunks()
+    numbers = torch.tensor(pc.index_in(table.words, value_set=classes).to_numpy()).long()
     count = numbers[train].bincount(minlength=len(classes))
-    names = [name.removesuffix(".0") for name in classes.cast(pa.string()).to_pylist()]
+    names = classes.to_pylist()
     if not count.all():
         raise config.ConfigError(
             f"data.target = {cfg.target!r}: no training row is {names[int(count.argmin())]!r}, "
@@ -521,19 +552,19 @@ def _encode_target(table: Table, cfg: config.Data, train: Tensor) -> tuple[Tenso
     return numbers.float(), {"outputs": len(names), **scale, "words": words}
 
 
-def _choose_task(array: Any, cfg: config.Data) -> str:
+def _choose_task(array: Any, words: Any, cfg: config.Data) -> str:
     """The task of the config, or the likeliest that the target's values allow.
 
     Raises ConfigError where they do not allow the task, or where two are as likely.
     """
-    is_text, distinct = array.type == pa.string(), pc.count_distinct(array).as_py()
+    is_text, distinct = array.type == pa.string(), pc.count_distinct(words).as_py()
     whole = is_text or pc.all(pc.equal(pc.floor(array), array)).as_py()
     allowed = []
     if whole and distinct == 2:
         allowed.append("binary")
     if whole and 1 < distinct <= len(array) / 2:
         allowed.append("classes")
-    if not is_text and distinct > 1:
+    if not is_text and pc.count_distinct(array).as_py() > 1:
         allowed.insert(0 if distinct > FEW_VALUES else len(allowed), "regression")
     if cfg.task in allowed:
         return cfg.task

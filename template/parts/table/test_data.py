@@ -2,6 +2,7 @@
 
 import gzip
 import os
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -152,6 +153,51 @@ def test_texts_and_whole_numbers_are_classes(tmp_path: Path) -> None:
     assert (shape.outputs, shape.labels) == (4, ["0", "1", "2", "3"]), "not in their order"
     assert prepared(tmp_path, path, "data.target=dear", "data.leave_out=[]").shape.outputs == 2
     assert prepared(tmp_path, path, "data.target=part").shape.outputs == 1, "fractions are amounts"
+
+
+LABELS = {
+    "False,True": ["False", "True"],
+    "no,yes": ["no", "yes"],
+    "00006,00010": ["00006", "00010"],
+    "7,07,007": ["007", "07", "7"],
+    "10,9,-1": ["-1", "9", "10"],
+    "0.0,1.0,2.0": ["0.0", "1.0", "2.0"],
+    " 1, 2": ["1", "2"],
+    "v1,v1.0": ["v1", "v1.0"],
+    "2024-05-01,other": ["2024-05-01", "other"],
+}
+
+
+@pytest.mark.parametrize("names", LABELS)
+def test_classes_have_the_names_of_the_file(names: str, tmp_path: Path) -> None:
+    """In the order of the numbers where they are such, and each is a class of its own."""
+    words = names.split(",")
+    shown = [words[n % len(words)] for n in range(ROWS)]
+    path = write(tmp_path / "flats.csv", flats())
+    pairs = zip(path.read_text().split(), ["kind", *shown], strict=True)
+    path.write_text("\n".join(map(",".join, pairs)))
+    chosen = ("data.target=kind", "data.task=" + ("binary" if len(words) == 2 else "classes"))
+    train, val, shape = prepared(tmp_path, path, *chosen)
+    assert shape.labels == LABELS[names]
+    order = torch.randperm(ROWS, generator=torch.Generator().manual_seed(0)).tolist()
+    targets = torch.cat((val.rows.targets, train.rows.targets)).long().tolist()
+    assert [shape.labels[t] for t in targets] == [shown[row].strip() for row in order]
+
+
+@pytest.mark.parametrize(
+    "values", [[False, True], [1.0, 2.0], [3, 4], [Decimal(5), Decimal(6)], ["v1", "v1.0"]]
+)
+def test_classes_of_parquet(values: list[Any], tmp_path: Path) -> None:
+    """Numbers are named without a fraction, and texts as they stand, also those of pandas."""
+    column = pa.array([values[n % 2] for n in range(ROWS)])
+    expected = [str(value).lower().removesuffix(".0") for value in values]
+    expected = values if isinstance(values[0], str) else expected
+    for number, kind in enumerate((column, column.dictionary_encode())):
+        table = pa.table(flats()).append_column("kind", kind)
+        path = tmp_path / f"{number}.parquet"
+        parquet.write_table(table, path)
+        chosen = ("data.target=kind", "data.task=binary")
+        assert prepared(tmp_path, path, *chosen).shape.labels == expected
 
 
 def test_padding_does_not_count(tmp_path: Path) -> None:
