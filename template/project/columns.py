@@ -357,6 +357,8 @@ def encode(table: Table, cfg: config.Data) -> dict[str, Any]:
     features = [name for name in table.columns if name != cfg.target]
     left = [n for n in features if n not in cfg.categories and _counts_rows(table, n)]
     features = [name for name in features if name not in left]
+    if not features:
+        raise config.ConfigError(_no_feature(cfg, left))
     texts = [name for name in features if table.columns[name].type == pa.string()]
     learnt: dict[str, dict[str, Any]] = {
         "numbers": _learn_numbers(table, [name for name in features if name not in texts], train),
@@ -379,6 +381,15 @@ def encode(table: Table, cfg: config.Data) -> dict[str, Any]:
             "words": f"{len(order):,} rows of {source}; {target['words']}",
         },
     }
+
+
+def _no_feature(cfg: config.Data, left: list[str]) -> str:
+    words = f"data.target = {cfg.target!r}: there is nothing to learn from besides the target"
+    if left:
+        words += f"; {', '.join(map(repr, left))} only numbers the rows"
+    if cfg.leave_out:
+        return f"{words}: take a column out of data.leave_out = {cfg.leave_out}"
+    return f"{words}: give a table with more columns"
 
 
 def apply(table: Table, learnt: dict[str, Any]) -> tuple[Tensor, Tensor]:

@@ -509,6 +509,20 @@ def test_columns_that_do_not_fit_are_named(override: str, tmp_path: Path) -> Non
     assert COLUMNS[override] in refusal(tmp_path, path, left_out, override)
 
 
+def test_tables_without_a_feature_are_refused(tmp_path: Path) -> None:
+    """Only the target, a column that numbers the rows, or everything left out."""
+    rent = {"rent": flats()["rent"]}
+    path = write(tmp_path / "rent.csv", rent)
+    reason = "data.target = 'rent': there is nothing to learn from besides the target"
+    nothing = "data.leave_out=[]"
+    assert refusal(tmp_path, path, nothing) == f"{reason}: give a table with more columns"
+    write(path, {"": [*range(ROWS)]} | rent)
+    assert f"{reason}; '' only numbers the rows: give" in refusal(tmp_path, path, nothing)
+    write(path, {"size": flats()["size"]} | rent)
+    left = f"{reason}: take a column out of data.leave_out = ['size']"
+    assert refusal(tmp_path, path, 'data.leave_out=["size"]') == left
+
+
 def test_texts_that_tell_rows_apart_are_refused(tmp_path: Path) -> None:
     """A name of each row would be learnt by heart."""
     table = flats() | {"name": [f"flat {n}" for n in range(ROWS)]}
