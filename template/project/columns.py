@@ -53,10 +53,15 @@ class Table(NamedTuple):
     words: Any = None  # the cells of the target as texts
 
     def place(self, row: int) -> str:
+        """File and row in words."""
+        file, number = self.find(row)
+        return f"{file}, row {number}"
+
+    def find(self, row: int) -> tuple[Path, int]:
         """File and row as people count them: from 1, below the header."""
         number = bisect_right(self.ends, row)
         begin = self.ends[number - 1] if number else 0
-        return f"{self.files[number]}, row {row - begin + 1}"
+        return self.files[number], row - begin + 1
 
     def refuse(self, wrong: Any, name: str, reason: str) -> None:
         """Raise ConfigError for the first row for which `wrong`, an array of bools, is true."""
@@ -373,6 +378,7 @@ def encode(table: Table, cfg: config.Data) -> dict[str, Any]:
     return {
         "train": [tensor[train] for tensor in rows],
         "val": [tensor[val] for tensor in rows],
+        "places": {"files": [*map(str, table.files)], "ends": table.ends, "rows": val},
         "shape": {
             "numbers": numbers.shape[1],
             "values": 1 + sum(map(len, learnt["texts"].values())),

@@ -77,6 +77,31 @@ def both_ways(run: Path, folder: Path, target: str) -> tuple[Any, Any, Any]:
     return rows, csv.read_csv(folder / "held_out.csv"), found
 
 
+def test_rows_that_were_held_out_are_named(dear: Path, tmp_path: Path) -> None:
+    """By their number below the header, and by their file where there are several."""
+    predict.main([str(dear), "--output", str(tmp_path / "out.csv")])
+    found = csv.read_csv(tmp_path / "out.csv")
+    assert found.column_names == ["row", "target", "predicted", "probability"]
+    assert found["row"].to_pylist() == [row + 1 for row in held_out()]
+    assert found["target"].to_pylist() == [flats()["dear"][row] for row in held_out()]
+
+    for number, begin in enumerate((0, 15)):
+        part = pa.table(flats()).slice(begin, 15 if number == 0 else ROWS)
+        csv.write_csv(part, tmp_path / f"part{number}.csv")
+    run = shutil.copytree(dear, tmp_path / "run")
+    text = (run / "config.toml").read_text()
+    pattern = str(tmp_path / "part*.csv")
+    (run / "config.toml").write_text(text.replace(str(dear.parent / "flats.csv"), pattern))
+    shape = (run / "shape.json").read_text()
+    shape = shape.replace(str(dear.parent / "flats.csv"), "2 files")
+    (run / "shape.json").write_text(shape)
+    predict.main([str(run), "--output", str(tmp_path / "out.csv")])
+    names = [str(tmp_path / f"part{int(row >= 15)}.csv") for row in held_out()]
+    both = csv.read_csv(tmp_path / "out.csv")
+    assert both["file"].to_pylist() == names
+    assert both["row"].to_pylist() == [row + 1 if row < 15 else row - 14 for row in held_out()]
+
+
 def test_quantities_are_in_their_own_unit(rent: Path, tmp_path: Path) -> None:
     """The same rows give the same predictions, from whichever file."""
     rows, expected, found = both_ways(rent, tmp_path, "rent")
