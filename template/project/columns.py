@@ -6,8 +6,8 @@ the training split: the others must stay unseen.
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ MARKED = (
 # What pandas calls the index of rows: in CSV, read again from CSV, in Parquet.
 INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
 BLANKS = [" " * number for number in range(1, 9)]  # cells that are as good as empty
+PARQUET = b"PAR1"  # the begin of such a file
 FIRST = 2**16  # bytes of a file, in which its header ends
 UTF_16 = "the file is in UTF-16: save the file in UTF-8"
 NO_TABLES = {  # by the first bytes of a file
@@ -49,12 +50,18 @@ class Table(NamedTuple):
     columns: dict[str, Any]  # Arrow's arrays of numbers or texts
     files: list[Path]
     ends: list[int]  # of each file, in rows
+    words: Any = None  # the cells of the target as texts
 
     def place(self, row: int) -> str:
+        """File and row in words."""
+        file, number = self.find(row)
+        return f"{file}, row {number}"
+
+    def find(self, row: int) -> tuple[Path, int]:
         """File and row as people count them: from 1, below the header."""
         number = bisect_right(self.ends, row)
         begin = self.ends[number - 1] if number else 0
-        return f"{self.files[number]}, row {row - begin + 1}"
+        return self.files[number], row - begin + 1
 
     def refuse(self, wrong: Any, name: str, reason: str) -> None:
         """Raise ConfigError for the first row for which `wrong`, an array of bools, is true."""
@@ -70,7 +77,7 @@ class Table(NamedTuple):
 
 def read(cfg: config.Data, files: list[Path]) -> Table:
     """All files, or a bundled table; raises ConfigError with file, row or column of a mistake."""
-    parts = [_read_file(path, cfg.gaps) for path in files] or [_read_bundled(cfg.source)]
+    parts = _read_files(files, cfg.gaps, cfg.categories) or [_read_bundled(cfg.source)]
     files = files or [Path(cfg.source)]
     names = parts[0].column_names
     for path, part in zip(files, parts, strict=True):
@@ -86,25 +93,89 @@ def read(cfg: config.Data, files: list[Path]) -> Table:
             for path, part in zip(files, parts, strict=True):
                 _check_digits(part[name], name, path)
     columns = {name: _join(name, parts, files, name in cfg.categories) for name in chosen}
-    return Table(columns, files, ends)
+    words = [_words(cfg, path, part) for path, part in zip(files, parts, strict=True)]
+    return Table(columns, files, ends, pa.chunked_array([*chain(*words)], type=pa.string()))
 
 
-def _read_file(path: Path, gaps: list[str]) -> Any:
-    """One file as Arrow's table; `gaps` are texts that stand for an empty cell of CSV."""
-    empty = [*csv.ConvertOptions().null_values, *BLANKS, *gaps]
+def _read_files(files: Sequence[Path], gaps: list[str], texts: Iterable[str]) -> list[Any]:
+    """Each file as Arrow's table; `texts`, and a column with texts in any file, are texts in all.
+
+    Of CSV, Arrow guesses types by the cells of one file: there 007 would become 7.
+    """
+    empty = _empty(gaps)
+    parts = [_read_file(path, empty) for path in files]
+    names = {*texts, *(f.name for part in parts for f in part.schema if _holds_texts(f.type))}
+    return [_read_as(path, part, empty, names) for path, part in zip(files, parts, strict=True)]
+
+
+def _read_as(path: Path, part: Any, empty: list[str], names: Iterable[str]) -> Any:
+    """The part of a file, with the cells of some columns of CSV as they stand."""
+    kinds = {
+        field.name: pa.string()
+        for field in part.schema
+        if field.name in names and not _holds_texts(field.type)
+        if not pa.types.is_binary(field.type)  # in another encoding than UTF-8
+    }
+    return _read_file(path, empty, kinds) if kinds and _is_csv(path) else part
+
+
+def _words(cfg: config.Data, path: Path, part: Any) -> Any:
+    """Chunks of the target's cells as texts: classes have the names that the file has for them."""
+    array, kind = part[cfg.target], pa.string()
+    if not _holds_texts(array.type) and _is_csv(path):
+        cells = _read_file(path, _empty(cfg.gaps), {cfg.target: kind}, [cfg.target])[cfg.target]
+        return pc.utf8_trim_whitespace(cells).chunks
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    if pa.types.is_floating(array.type):
+        return pc.replace_substring_regex(array.cast(kind), r"\.0$", "").chunks
+    return array.cast(kind).chunks
+
+
+def _empty(gaps: list[str]) -> list[str]:
+    """The texts that stand for an empty cell of CSV."""
+    return [*csv.ConvertOptions().null_values, *BLANKS, *gaps]
+
+
+def _is_csv(path: Path) -> bool:
+    """Whether a path is that of a text file, not of Parquet nor of a bundled table."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(PARQUET)) != PARQUET
+
+
+def _holds_texts(kind: Any) -> bool:
+    """Whether cells of Arrow's type are texts."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _read_file(
+    path: Path, empty: list[str], kinds: dict[str, Any] | None = None, only: Sequence[str] = ()
+) -> Any:
+    """One file as Arrow's table; of CSV, `empty` are texts that stand for an empty cell.
+
+    `kinds` are types of columns that must not be guessed; `only` these columns are read, or all.
+    """
     try:
         with pa.input_stream(str(path), compression="detect") as file:
             first = file.read(FIRST)
         for begin, reason in NO_TABLES.items():
             if first.startswith(begin):
                 raise config.ConfigError(f"{path} cannot be read: {reason}")
-        if first.startswith(b"PAR1"):
+        if first.startswith(PARQUET):
             return parquet.read_table(path)
         table = csv.read_csv(
             path,
             csv.ReadOptions(use_threads=False),  # its messages then have the row
             csv.ParseOptions(delimiter=_delimiter(first), newlines_in_values=True),
-            csv.ConvertOptions(null_values=empty, strings_can_be_null=True),
+            csv.ConvertOptions(
+                null_values=empty,
+                strings_can_be_null=True,
+                column_types=kinds,
+                include_columns=[*only],
+            ),
         )
         len(table.column_names)  # decodes the names
     except UnicodeDecodeError as error:
@@ -127,9 +198,11 @@ def read_new(
 ) -> tuple[Table, Any]:
     """The columns that were learnt, of files to predict for; and all columns, as Arrow's table.
 
+    There the cells of CSV are texts, as they stand.
+
     Raises ConfigError for a column that is missing, and for texts in place of numbers.
     """
-    parts = [_read_file(path, gaps) for path in files]
+    parts = _read_files(files, gaps, learnt["texts"])
     for path, part in zip(files, parts, strict=True):
         for name in (*learnt["numbers"], *learnt["texts"]):
             if part.column_names.count(name) != 1:
@@ -148,10 +221,32 @@ def read_new(
             is_text = pc.invert(pc.match_substring_regex(array, NUMBER))
             table.refuse(is_text, name, ", but the model was trained with numbers")
             table.refuse(pc.is_valid(array), name, " as a text: give numbers")
+    whole = [_carried(path, part) for path, part in zip(files, parts, strict=True)]
     try:
-        return table, pa.concat_tables(parts, promote_options="permissive")
+        return table, whole[0] if len(whole) == 1 else _joined(whole)
     except pa.ArrowException as error:
         raise config.ConfigError(f"{files[0]} and the other files do not fit: {error}") from error
+
+
+def _carried(path: Path, part: Any) -> Any:
+    """All columns of a file, those of CSV as texts: only a cell without a letter is empty."""
+    if not _is_csv(path):
+        return part
+    for field in part.schema:
+        if pa.types.is_binary(field.type):
+            raise config.ConfigError(
+                f"{path}: column {field.name!r} is not in UTF-8: save the file in UTF-8"
+            )
+    return _read_file(path, [""], dict.fromkeys(part.column_names, pa.string()))
+
+
+def _joined(parts: list[Any]) -> Any:
+    """All columns of all files; one with texts in any file is a text in all."""
+    texts = {field.name for part in parts for field in part.schema if _holds_texts(field.type)}
+    for number, part in enumerate(parts):
+        fields = [f.with_type(pa.string()) if f.name in texts else f for f in part.schema]
+        parts[number] = part.cast(pa.schema(fields))
+    return pa.concat_tables(parts, promote_options="permissive")
 
 
 def _read_bundled(name: str) -> Any:
@@ -241,7 +336,7 @@ def _join(name: str, parts: list[Any], files: list[Path], as_text: bool) -> Any:
 def _plain(array: Any, name: str, path: Path) -> Any:
     """The column with one type for all kinds of texts; ConfigError for dates, lists and others."""
     kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if _holds_texts(kind):
         return array.cast(pa.string())
     numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
     if not any(fits(kind) for fits in (*numbers, pa.types.is_boolean, pa.types.is_null)):
@@ -267,6 +362,8 @@ def encode(table: Table, cfg: config.Data) -> dict[str, Any]:
     features = [name for name in table.columns if name != cfg.target]
     left = [n for n in features if n not in cfg.categories and _counts_rows(table, n)]
     features = [name for name in features if name not in left]
+    if not features:
+        raise config.ConfigError(_no_feature(cfg, left))
     texts = [name for name in features if table.columns[name].type == pa.string()]
     learnt: dict[str, dict[str, Any]] = {
         "numbers": _learn_numbers(table, [name for name in features if name not in texts], train),
@@ -281,6 +378,7 @@ def encode(table: Table, cfg: config.Data) -> dict[str, Any]:
     return {
         "train": [tensor[train] for tensor in rows],
         "val": [tensor[val] for tensor in rows],
+        "places": {"files": [*map(str, table.files)], "ends": table.ends, "rows": val},
         "shape": {
             "numbers": numbers.shape[1],
             "values": 1 + sum(map(len, learnt["texts"].values())),
@@ -289,6 +387,15 @@ def encode(table: Table, cfg: config.Data) -> dict[str, Any]:
             "words": f"{len(order):,} rows of {source}; {target['words']}",
         },
     }
+
+
+def _no_feature(cfg: config.Data, left: list[str]) -> str:
+    words = f"data.target = {cfg.target!r}: there is nothing to learn from besides the target"
+    if left:
+        words += f"; {', '.join(map(repr, left))} only numbers the rows"
+    if cfg.leave_out:
+        return f"{words}: take a column out of data.leave_out = {cfg.leave_out}"
+    return f"{words}: give a table with more columns"
 
 
 def apply(table: Table, learnt: dict[str, Any]) -> tuple[Tensor, Tensor]:
@@ -430,7 +537,7 @@ def _encode_target(table: Table, cfg: config.Data, train: Tensor) -> tuple[Tenso
     array = table.columns[cfg.target]
     reason = ", and it is data.target: leave such rows out"
     table.refuse(pc.is_null(array, nan_is_null=True), cfg.target, reason)
-    if _choose_task(array, cfg) == "regression":
+    if _choose_task(array, table.words, cfg) == "regression":
         values = torch.tensor(array.to_numpy())
         mean, deviation = _spread(values[train])
         scaled = ((values - mean) / deviation).float()
@@ -445,11 +552,12 @@ def _encode_target(table: Table, cfg: config.Data, train: Tensor) -> tuple[Tenso
         words = f"{cfg.target} is a quantity, {mean:.6g} in the mean"
         scale: dict[str, Any] = {"mean": mean.item(), "unit": deviation.item(), "labels": []}
         return scaled, {"outputs": 1, **scale, "words": words}
-    classes = array.unique()
-    classes = classes.take(pc.array_sort_indices(classes))
-    numbers = torch.tensor(pc.index_in(array, value_set=classes).to_numpy()).long()
+    pairs = pa.table({"value": array, "word": table.words}).group_by(["value", "word"])
+    order = [("value", "ascending"), ("word", "ascending")]
+    classes = pairs.aggregate([]).sort_by(order)["word"].combine_chunks()
+    numbers = torch.tensor(pc.index_in(table.words, value_set=classes).to_numpy()).long()
     count = numbers[train].bincount(minlength=len(classes))
-    names = [name.removesuffix(".0") for name in classes.cast(pa.string()).to_pylist()]
+    names = classes.to_pylist()
     if not count.all():
         raise config.ConfigError(
             f"data.target = {cfg.target!r}: no training row is {names[int(count.argmin())]!r}, "
@@ -461,19 +569,19 @@ def _encode_target(table: Table, cfg: config.Data, train: Tensor) -> tuple[Tenso
     return numbers.float(), {"outputs": len(names), **scale, "words": words}
 
 
-def _choose_task(array: Any, cfg: config.Data) -> str:
+def _choose_task(array: Any, words: Any, cfg: config.Data) -> str:
     """The task of the config, or the likeliest that the target's values allow.
 
     Raises ConfigError where they do not allow the task, or where two are as likely.
     """
-    is_text, distinct = array.type == pa.string(), pc.count_distinct(array).as_py()
+    is_text, distinct = array.type == pa.string(), pc.count_distinct(words).as_py()
     whole = is_text or pc.all(pc.equal(pc.floor(array), array)).as_py()
     allowed = []
     if whole and distinct == 2:
         allowed.append("binary")
     if whole and 1 < distinct <= len(array) / 2:
         allowed.append("classes")
-    if not is_text and distinct > 1:
+    if not is_text and pc.count_distinct(array).as_py() > 1:
         allowed.insert(0 if distinct > FEW_VALUES else len(allowed), "regression")
     if cfg.task in allowed:
         return cfg.task

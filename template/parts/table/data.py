@@ -14,6 +14,7 @@ import config
 
 UNIT = "samples"  # of the throughput
 IGNORE = math.nan  # the target of a row that does not count: padding
+LAYOUT = 2  # of prepared data: those of another one are prepared anew
 
 
 class Batch(NamedTuple):
@@ -89,7 +90,8 @@ def prepared_path(cfg: config.Data) -> Path:
     versions = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
     columns = (cfg.target, cfg.categories, cfg.leave_out, cfg.gaps)
     chosen = (*columns, cfg.task, cfg.validation, cfg.split_seed)
-    digest = hashlib.sha256(repr((cfg.source, chosen, versions)).encode()).hexdigest()[:8]
+    key = repr((LAYOUT, cfg.source, chosen, versions))
+    digest = hashlib.sha256(key.encode()).hexdigest()[:8]
     return Path(cfg.folder) / f"table-{digest}.pt"
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,51 @@ def test_texts_and_whole_numbers_are_classes(tmp_path: Path) -> None:
     assert prepared(tmp_path, path, "data.target=part").shape.outputs == 1, "fractions are amounts"
 
 
+LABELS = {
+    "False,True": ["False", "True"],
+    "no,yes": ["no", "yes"],
+    "00006,00010": ["00006", "00010"],
+    "7,07,007": ["007", "07", "7"],
+    "10,9,-1": ["-1", "9", "10"],
+    "0.0,1.0,2.0": ["0.0", "1.0", "2.0"],
+    " 1, 2": ["1", "2"],
+    "v1,v1.0": ["v1", "v1.0"],
+    "2024-05-01,other": ["2024-05-01", "other"],
+}
+
+
+@pytest.mark.parametrize("names", LABELS)
+def test_classes_have_the_names_of_the_file(names: str, tmp_path: Path) -> None:
+    """In the order of the numbers where they are such, and each is a class of its own."""
+    words = names.split(",")
+    shown = [words[n % len(words)] for n in range(ROWS)]
+    path = write(tmp_path / "flats.csv", flats())
+    pairs = zip(path.read_text().split(), ["kind", *shown], strict=True)
+    path.write_text("\n".join(map(",".join, pairs)))
+    chosen = ("data.target=kind", "data.task=" + ("binary" if len(words) == 2 else "classes"))
+    train, val, shape = prepared(tmp_path, path, *chosen)
+    assert shape.labels == LABELS[names]
+    order = torch.randperm(ROWS, generator=torch.Generator().manual_seed(0)).tolist()
+    targets = torch.cat((val.rows.targets, train.rows.targets)).long().tolist()
+    assert [shape.labels[t] for t in targets] == [shown[row].strip() for row in order]
+
+
+@pytest.mark.parametrize(
+    "values", [[False, True], [1.0, 2.0], [3, 4], [Decimal(5), Decimal(6)], ["v1", "v1.0"]]
+)
+def test_classes_of_parquet(values: list[Any], tmp_path: Path) -> None:
+    """Numbers are named without a fraction, and texts as they stand, also those of pandas."""
+    column = pa.array([values[n % 2] for n in range(ROWS)])
+    expected = [str(value).lower().removesuffix(".0") for value in values]
+    expected = values if isinstance(values[0], str) else expected
+    for number, kind in enumerate((column, column.dictionary_encode())):
+        table = pa.table(flats()).append_column("kind", kind)
+        path = tmp_path / f"{number}.parquet"
+        parquet.write_table(table, path)
+        chosen = ("data.target=kind", "data.task=binary")
+        assert prepared(tmp_path, path, *chosen).shape.labels == expected
+
+
 def test_padding_does_not_count(tmp_path: Path) -> None:
     """Neither among quantities nor among classes, in losses, metrics and gradients."""
     for width in (1, 3):
@@ -177,6 +223,31 @@ def test_numbers_that_name_things(tmp_path: Path) -> None:
     splits = prepared(tmp_path, tmp_path / "*.csv", 'data.categories=["code"]')
     assert len(splits.train) + len(splits.val) == 2 * ROWS
     assert splits.shape.values in (8, 9)  # three codes, four districts, 0, and perhaps "unknown"
+
+
+CODES = ["007", "2.50", "TRUE", "01067", "1e3", "2024-05-01", "1_0"]
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_texts_stay_as_they_stand(code: str, tmp_path: Path) -> None:
+    """Where the config says so, or a file has texts; also in a file that has only this one."""
+    texts = [(code, "A12", "B7")[n % 3] for n in range(ROWS)]
+    write(tmp_path / "1.csv", flats() | {"code": texts})
+    write(tmp_path / "2.csv", flats(10) | {"code": [code] * 10})
+    _, _, shape = prepared(tmp_path, tmp_path / "*.csv")
+    assert shape.columns["texts"]["code"] == sorted(["A12", "B7", code])
+    names = 'data.categories=["code"]'
+    _, _, shape = prepared(tmp_path, tmp_path / "2.csv", names)
+    assert shape.columns["texts"]["code"] == [code]
+
+
+def test_texts_of_another_encoding_are_refused(tmp_path: Path) -> None:
+    """By the name of the column."""
+    path = write(tmp_path / "flats.csv", flats())
+    path.write_bytes(path.read_bytes().replace(b"north", b"n\xf6rd"))
+    assert "column 'district' is of type binary: give numbers or texts in UTF-8" in refusal(
+        tmp_path, path, 'data.categories=["district"]'
+    )
 
 
 def test_order_of_files_is_that_of_their_names(
@@ -217,7 +288,9 @@ def test_bundled_tables(name: str, outputs: int, tmp_path: Path) -> None:
     assert first.shape.outputs == outputs
 
 
-def test_edited_files_and_other_settings_are_prepared_anew(tmp_path: Path) -> None:
+def test_edited_files_and_other_settings_are_prepared_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What was prepared before does not count any more."""
     path = write(tmp_path / "1.csv", flats())
     assert len(prepared(tmp_path, path).val) == 8
@@ -230,6 +303,9 @@ def test_edited_files_and_other_settings_are_prepared_anew(tmp_path: Path) -> No
     assert len({data.prepared_path(cfg) for cfg in cfgs}) == len(cfgs), "prepared by other settings"
     write(tmp_path / "2.csv", flats())
     assert len(prepared(tmp_path, tmp_path / "*.csv").val) == 24
+    before = data.prepared_path(cfgs[0])
+    monkeypatch.setattr(data, "LAYOUT", 0)
+    assert data.prepared_path(cfgs[0]) != before, "data that an older program has prepared"
 
 
 @pytest.mark.parametrize(
@@ -431,6 +507,20 @@ def test_columns_that_do_not_fit_are_named(override: str, tmp_path: Path) -> Non
     path = write(tmp_path / "flats.csv", table)
     left_out = "data.leave_out=" + left.replace("'", '"')
     assert COLUMNS[override] in refusal(tmp_path, path, left_out, override)
+
+
+def test_tables_without_a_feature_are_refused(tmp_path: Path) -> None:
+    """Only the target, a column that numbers the rows, or everything left out."""
+    rent = {"rent": flats()["rent"]}
+    path = write(tmp_path / "rent.csv", rent)
+    reason = "data.target = 'rent': there is nothing to learn from besides the target"
+    nothing = "data.leave_out=[]"
+    assert refusal(tmp_path, path, nothing) == f"{reason}: give a table with more columns"
+    write(path, {"": [*range(ROWS)]} | rent)
+    assert f"{reason}; '' only numbers the rows: give" in refusal(tmp_path, path, nothing)
+    write(path, {"size": flats()["size"]} | rent)
+    left = f"{reason}: take a column out of data.leave_out = ['size']"
+    assert refusal(tmp_path, path, 'data.leave_out=["size"]') == left
 
 
 def test_texts_that_tell_rows_apart_are_refused(tmp_path: Path) -> None:

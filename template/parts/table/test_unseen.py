@@ -2,6 +2,7 @@
 
 import shutil
 import statistics
+from csv import DictReader
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,31 @@ def both_ways(run: Path, folder: Path, target: str) -> tuple[Any, Any, Any]:
     return rows, csv.read_csv(folder / "held_out.csv"), found
 
 
+def test_rows_that_were_held_out_are_named(dear: Path, tmp_path: Path) -> None:
+    """By their number below the header, and by their file where there are several."""
+    predict.main([str(dear), "--output", str(tmp_path / "out.csv")])
+    found = csv.read_csv(tmp_path / "out.csv")
+    assert found.column_names == ["row", "target", "predicted", "probability"]
+    assert found["row"].to_pylist() == [row + 1 for row in held_out()]
+    assert found["target"].to_pylist() == [flats()["dear"][row] for row in held_out()]
+
+    for number, begin in enumerate((0, 15)):
+        part = pa.table(flats()).slice(begin, 15 if number == 0 else ROWS)
+        csv.write_csv(part, tmp_path / f"part{number}.csv")
+    run = shutil.copytree(dear, tmp_path / "run")
+    text = (run / "config.toml").read_text()
+    pattern = str(tmp_path / "part*.csv")
+    (run / "config.toml").write_text(text.replace(str(dear.parent / "flats.csv"), pattern))
+    shape = (run / "shape.json").read_text()
+    shape = shape.replace(str(dear.parent / "flats.csv"), "2 files")
+    (run / "shape.json").write_text(shape)
+    predict.main([str(run), "--output", str(tmp_path / "out.csv")])
+    names = [str(tmp_path / f"part{int(row >= 15)}.csv") for row in held_out()]
+    both = csv.read_csv(tmp_path / "out.csv")
+    assert both["file"].to_pylist() == names
+    assert both["row"].to_pylist() == [row + 1 if row < 15 else row - 14 for row in held_out()]
+
+
 def test_quantities_are_in_their_own_unit(rent: Path, tmp_path: Path) -> None:
     """The same rows give the same predictions, from whichever file."""
     rows, expected, found = both_ways(rent, tmp_path, "rent")
@@ -103,6 +129,67 @@ def test_gaps_and_unknown_texts(rent: Path, tmp_path: Path) -> None:
     assert one == pytest.approx(other)
 
 
+CODES = ["007", "7", "2.50", "2.5", "TRUE", "A12", "1e3", "1000"]
+
+
+@pytest.fixture(scope="module")
+def codes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that predicts a quantity from texts alone, of which some look like numbers."""
+    folder = tmp_path_factory.mktemp("codes")
+    lines = [f"{CODES[n % 8]},{n % 8 * 10}.5" for n in range(160)]
+    (folder / "codes.csv").write_text("\n".join(["code,rent", *lines]))
+    source = [f"data.source={folder / 'codes.csv'}", f"data.folder={folder}"]
+    column = ["data.target=rent", 'data.categories=["code"]']
+    run = [f"run.folder={folder}", "run.name=run", "train.max_steps=20"]
+    processes.run(1, train.main, [*common.SMALL, *source, *column, *run])
+    return folder / "run"
+
+
+def test_predictions_do_not_depend_on_other_rows(codes: Path, tmp_path: Path) -> None:
+    """A text is the same where a file holds only this one, and in a second file."""
+    output = tmp_path / "out.csv"
+    (tmp_path / "all.csv").write_text("\n".join(["code", *CODES]))
+    predict.main([str(codes), str(tmp_path / "all.csv"), "--output", str(output)])
+    expected = csv.read_csv(output)["predicted"].to_pylist()
+    assert len({*expected}) == len(CODES), "some texts are the same to the model"
+    files = [tmp_path / f"{number}.csv" for number in range(len(CODES))]
+    for path, code, value in zip(files, CODES, expected, strict=True):
+        path.write_text(f"code\n{code}\n")
+        predict.main([str(codes), str(path), "--output", str(output)])
+        assert csv.read_csv(output)["predicted"].to_pylist() == pytest.approx([value]), code
+    predict.main([str(codes), *map(str, files), "--output", str(output)])
+    assert csv.read_csv(output)["predicted"].to_pylist() == pytest.approx(expected)
+
+
+CARRIED = """\
+id,big,price,name,when,flag,size,rooms,district
+00123,12345678901234567890123456,1.10,NA,2024-05-01,TRUE,20.50,1,north
+00007,1e5, 2 ,"a ""b"",\nc",,null,21,,nan
+"""
+
+
+def test_cells_are_carried_along_as_they_stand(rent: Path, tmp_path: Path) -> None:
+    """Beside the predictions, also of features; and beside a file that has types."""
+    (tmp_path / "new.csv").write_text(CARRIED)
+    output = tmp_path / "out.csv"
+    predict.main([str(rent), str(tmp_path / "new.csv"), "--output", str(output)])
+    with output.open(newline="") as file, (tmp_path / "new.csv").open(newline="") as given:
+        found, expected = [*DictReader(file)], [*DictReader(given)]
+    assert [{name: row[name] for name in expected[0]} for row in found] == expected
+    assert all(float(row["predicted"]) for row in found)
+
+    table = pa.table({"id": [8], "size": [21.5], "rooms": [2], "district": ["south"]})
+    parquet.write_table(table, tmp_path / "new.parquet")
+    files = [str(tmp_path / "new.csv"), str(tmp_path / "new.parquet")]
+    for order in (files, files[::-1]):
+        predict.main([str(rent), *order, "--output", str(tmp_path / "out.parquet")])
+        both = parquet.read_table(tmp_path / "out.parquet").to_pylist()
+        assert sorted(row["id"] for row in both) == ["00007", "00123", "8"]
+        assert sorted(row["size"] for row in both) == ["20.50", "21", "21.5"]
+    predict.main([str(rent), files[1], "--output", str(tmp_path / "out.parquet")])
+    assert parquet.read_table(tmp_path / "out.parquet")["id"].to_pylist() == [8]
+
+
 MISTAKES = {
     "size,district\n1.5,north\n": "new.csv has no column 'rooms': the model needs one",
     "size,rooms,district,size\n1,1,north,1\n": "new.csv has two columns 'size'",
@@ -121,6 +208,9 @@ def test_files_that_do_not_fit_are_named(rent: Path, tmp_path: Path) -> None:
         with pytest.raises(config.ConfigError) as error:
             predict.main([str(rent), str(tmp_path / "new.csv")])
         assert reason in str(error.value)
+    (tmp_path / "new.csv").write_bytes(b"size,rooms,district,name\n1.5,1,north,M\xfcller\n")
+    with pytest.raises(config.ConfigError, match="column 'name' is not in UTF-8: save the file"):
+        predict.main([str(rent), str(tmp_path / "new.csv")])
     with pytest.raises(config.ConfigError, match=r"absent\.csv cannot be read"):
         predict.main([str(rent), str(tmp_path / "absent.csv")])
     assert not (rent / "predictions.csv").exists()

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import torch
 
 import columns
@@ -19,3 +20,13 @@ def read(files: Sequence[Path], run: trained.Trained) -> tuple[data.Table, Any]:
     nothing = torch.full((len(whole),), data.IGNORE)
     rows = data.Batch(*columns.apply(table, run.shape.columns), nothing)
     return data.Table(rows), whole
+
+
+def held_out(run: trained.Trained) -> Any:
+    """Arrow's table with the row of each sample that was held out, and its file among several."""
+    path = data.prepared_path(run.cfg.data)
+    places = torch.load(path, weights_only=True, mmap=True)["places"]
+    table = columns.Table({}, [*map(Path, places["files"])], places["ends"])
+    found = [table.find(row) for row in places["rows"].tolist()]
+    files = {"file": [str(file) for file, _ in found]} if len(table.files) > 1 else {}
+    return pa.table({**files, "row": [row for _, row in found]})

@@ -5,8 +5,16 @@ from pathlib import Path
 import pytest
 import torch
 
+import config
 from engine import checkpoint
-from tools import checkpoints
+from tools import checkpoints, export
+
+
+def stand_in(run: Path, folder: Path, newest: bool) -> int:
+    """An export of one file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.toml").write_text(f"of {run.name}, {newest}")
+    return 3
 
 
 def save(run: Path, step: int, best_step: int = 0) -> Path:
@@ -27,3 +35,21 @@ def test_damage_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     good, damaged = capsys.readouterr().out.splitlines()
     assert good.startswith("step_00000002.pt  0.0 MB, by 2 ranks")
     assert damaged.startswith("step_00000003.pt  its content is not what was written")
+
+
+def test_export_leaves_other_files_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder is written to when it is new, empty, or has an older export."""
+    monkeypatch.setattr(export, "write", stand_in)
+    (own := tmp_path / "own").mkdir()
+    (own / "config.toml").write_text("mine")
+    with pytest.raises(config.ConfigError, match=r"--output .*own: the folder has files that no"):
+        checkpoints.main(["export", str(tmp_path / "run"), "--output", str(own)])
+    assert (own / "config.toml").read_text() == "mine"
+    (tmp_path / "empty").mkdir()
+    for name in ("empty", "new", "new"):
+        checkpoints.main(["export", str(tmp_path / "run"), "--output", str(tmp_path / name)])
+        assert (tmp_path / name / "EXPORT").read_text() == f"step 3 of {tmp_path / 'run'}\n"
+    (tmp_path / "run" / "export").mkdir(parents=True)
+    (tmp_path / "run" / "export" / "config.toml").write_text("of an older program")
+    checkpoints.main(["export", str(tmp_path / "run")])
+    assert (tmp_path / "run" / "export" / "config.toml").read_text() == "of run, False"
