@@ -13,7 +13,8 @@ MARKED = re.compile(
     rf"[+-]?({_SIGN}?\s?[+-]?{_COMMAS}\s?{_SIGN}?"
     rf"|{_SIGN}\s?[+-]?\d*\.?\d+|\d*\.?\d+\s?{_SIGN})"
 )
-IDENTIFIER = re.compile(r"(?i:(.*[_ .-])?id)|.*[a-z]I[dD]")  # id, row_id, PassengerId
+# id, row_id, PassengerId, and what pandas calls the index of rows.
+IDENTIFIER = re.compile(r"(?i:(.*[_ .-])?id)|.*[a-z]I[dD]|Unnamed: \d+|__index_level_\d+__")
 FEWEST_ROWS = 10  # of which a count is told from quantities
 # What Arrow takes for an empty cell of CSV, and so does `table`.
 EMPTY = {
@@ -84,6 +85,11 @@ class Column(NamedTuple):
         words = sum(len(cell.split()) for cell in self.cells)
         return not self.numbers and words >= LONG * max(1, len(self.cells))
 
+    @property
+    def length(self) -> float:
+        """Characters of a cell, in the mean."""
+        return sum(map(len, self.cells)) / max(1, len(self.cells))
+
     def task(self) -> str:
         """The task of data.task that predicts this column."""
         if self.values == 2:
@@ -130,14 +136,6 @@ def _is_date(cell: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def text_and_label(columns: list[Column]) -> tuple[Column, Column] | None:
-    """The column of texts and that of labels, where these are what the table is about."""
-    prose = [column for column in columns if column.is_prose]
-    others = [column for column in columns if not column.is_prose and column.values > 1]
-    labels = [column for column in others if 2 * column.values <= len(column.cells)]
-    return (prose[0], labels[-1]) if len(prose) == 1 and len(labels) == len(others) == 1 else None
 
 
 def _is_number(cell: str) -> bool:

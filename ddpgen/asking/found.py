@@ -5,8 +5,6 @@ from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ddpgen.asking.column import Column
-
 ROWS = 1000  # of a table that are looked at
 
 
@@ -23,13 +21,6 @@ class Found(NamedTuple):
         """The arguments of train.py, where these are the answers."""
         more = (self.of_choices.get(value, []) for value in values if isinstance(value, str))
         return [*self.arguments, *chain.from_iterable(more)] if self.arguments else []
-
-
-def labelled_texts(size: str, text: Column, label: Column, source: str) -> Found:
-    """Texts in one column, and their classes in another."""
-    words = [f"{size}: texts in {text.name}, {label.values:,} classes in {label.name}"]
-    names = [f"data.text={text.name}", f"data.label={label.name}"]
-    return Found(words, "labelled texts", [source, *names])
 
 
 def number(count: int, thing: str, of: str = "") -> str:

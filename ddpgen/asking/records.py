@@ -43,11 +43,11 @@ def _listed(path: Path) -> list[dict[str, Any]]:
     return found if good else []
 
 
-def pair_of(records: list[dict[str, Any]]) -> str:
-    """The columns of a question and its answer, in words, or ""."""
+def pair_of(records: list[dict[str, Any]]) -> tuple[str, ...]:
+    """The columns of a question and its answer, or none."""
     pairs = [(question, answer) for question in PAIRS for answer in PAIRS[question]]
     inside = (pair for pair in pairs if all({*pair} <= record.keys() for record in records))
-    return " and ".join(next(inside, ()))
+    return next(inside, ())
 
 
 def column_of_conversations(records: list[dict[str, Any]]) -> str:

@@ -9,8 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
-from ddpgen.asking.column import Column, column_of, lack_names, text_and_label
-from ddpgen.asking.found import ROWS, Found, labelled_texts, number
+from ddpgen.asking.column import Column, column_of, lack_names
+from ddpgen.asking.found import ROWS, Found, number
+from ddpgen.asking.texts import labelled_texts, text_and_label
 from ddpgen.errors import DdpgenError, show
 
 FIRST = 2**16  # bytes of a text that are looked at
@@ -38,16 +39,14 @@ def read(path: Path, source: str) -> Found | None:
     columns = list(columns_of(names, rows))
     _refuse_names(path, columns)
     size = f"{more}{len(rows):,} rows, {len(names):,} columns"
-    if (
-        delimiter != "|"
-        and path.suffix in (".csv", ".tsv")
-        and (labelled := text_and_label(columns))
-    ):
-        return labelled_texts(size, *labelled, source)
+    if labelled := text_and_label(columns):
+        _refuse_packed(path, delimiter)
+        return labelled_texts(size, labelled, source)
     useful = [column for column in columns if not column.tells_rows_apart]
     if len(useful) < 2:  # the numbers of the rows may be all that there is to learn from
         useful = [column for column in columns if column in useful or column.counts_rows]
-    useful = useful or columns
+    if len(useful) < 2:
+        _refuse_useless(path, [column.name for column in useful])
     named = {column.name.lower(): column for column in useful}
     possible = [column for column in useful if column.values > 1] or useful
     target = next((named[name] for name in TARGETS if name in named), possible[-1])
@@ -63,6 +62,26 @@ def read(path: Path, source: str) -> Found | None:
     if marks := sorted({column.mark for column in useful if column.mark}):
         arguments.append(f"data.gaps={json.dumps(marks)}")
     return Found(words, "rows", arguments)
+
+
+def _refuse_useless(path: Path, useful: list[str]) -> None:
+    """Refuse a table without a column to predict, or without one to predict it from."""
+    whose = f"{useful[0]} alone could be learnt: all other" if useful else "all its"
+    raise DdpgenError(
+        f"--data {show(str(path))}: {whose} columns only tell the rows apart",
+        remedy="add columns whose values come again, or numbers; texts alone, and questions with "
+        "their answers, are read from .jsonl",
+    )
+
+
+def _refuse_packed(path: Path, delimiter: str) -> None:
+    """Refuse texts with labels in a file that `text-classifier` cannot read."""
+    if delimiter == "|" or path.suffix.lower() in (".gz", ".bz2"):
+        raise DdpgenError(
+            f"--data {show(str(path))}: texts with labels are read from plain files with commas, "
+            "semicolons or tabs",
+            remedy="unpack the file, or write it with one of these between the columns",
+        )
 
 
 def _refuse_header(path: Path, names: list[str], rows: list[list[str]]) -> None:

@@ -8,7 +8,7 @@ import json
 import random
 import tarfile
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -525,6 +525,130 @@ def test_what_nobody_reads_is_said(tmp_path: Path) -> None:
     }.items():
         with pytest.raises(DdpgenError, match=reason):
             look.look(tmp_path / name)
+
+
+def sentence(number: int, times: int = 1) -> str:
+    return f"{number}: " + " ".join(SENTENCES[(number + n) % 3] for n in range(times))
+
+
+def rows_of(columns: dict[str, Callable[[int], object]], count: int = 60) -> list[list[object]]:
+    return [[cell(number) for cell in columns.values()] for number in range(count)]
+
+
+def csv_of(path: Path, columns: dict[str, Callable[[int], object]]) -> Path:
+    return write(path, [*columns], rows_of(columns))
+
+
+def jsonl_of(path: Path, columns: dict[str, Callable[[int], object]]) -> Path:
+    rows = (dict(zip(columns, row, strict=True)) for row in rows_of(columns))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+TITLED: dict[str, Callable[[int], object]] = {
+    "title": sentence,
+    "body": lambda n: sentence(n, 5),
+    "category": lambda n: "ab"[n % 2],
+}
+NUMBERED: dict[str, Callable[[int], object]] = {
+    "id": lambda n: n,
+    "tweet": sentence,
+    "stars": lambda n: n * 7 % 5,
+}
+WITH_TEXTS: dict[str, tuple[dict[str, Callable[[int], object]], list[str], list[str]]] = {
+    "numbered": (NUMBERED, ["data.text=tweet", "data.label=stars"], ["not read: id"]),
+    "codes": (
+        {"id": lambda n: f"{n:05d}", "text": sentence, "label": lambda n: n % 2},
+        ["data.text=text", "data.label=label"],
+        ["not read: id"],
+    ),
+    "two texts": (
+        TITLED,
+        ["data.text=body", "data.label=category"],
+        ["of the texts in title, body only body is read: join columns to read more of them"],
+    ),
+    "dated": (
+        {
+            "Review Text": sentence,
+            "lang": lambda n: ["en", "de"][n // 7 % 2],
+            "on": lambda n: f"2024-03-{1 + n % 28:02d}",
+            "Sentiment": lambda n: "ab"[n % 2],
+        },
+        ["data.text=Review Text", "data.label=Sentiment"],
+        ["not read: lang, on"],
+    ),
+}
+
+
+@pytest.mark.parametrize("make", [csv_of, jsonl_of])
+@pytest.mark.parametrize("name", WITH_TEXTS)
+def test_texts_and_labels_are_found_among_other_columns(
+    name: str, make: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Numbers of rows, days, codes and further texts make no table of them."""
+    columns, arguments, words = WITH_TEXTS[name]
+    path = make(tmp_path / ("t.csv" if make is csv_of else "t.jsonl"), columns)
+    found = look.look(path)
+    assert found.kind == "labelled texts"
+    assert found.arguments == [f"data.source={path}", *arguments]
+    assert {*words} <= {*found.words}
+
+
+def test_texts_beside_groups_and_gaps_are_found(tmp_path: Path) -> None:
+    """Of an object nothing is read; a row without a label would be refused."""
+    columns: dict[str, Callable[[int], object]] = {
+        "text": sentence,
+        "label": lambda n: None if n == 3 else n % 2,
+        "meta": lambda n: {"a": n % 2},
+    }
+    found = look.look(jsonl_of(tmp_path / "t.jsonl", columns))
+    assert found.kind == "labelled texts"
+    assert "leave out the 1 row without label: the program refuses them" in found.words
+
+
+def test_tables_with_a_free_text_stay_tables(tmp_path: Path) -> None:
+    columns: dict[str, Callable[[int], object]] = {
+        "size": lambda n: n % 17 + 0.5,
+        "district": lambda n: ["north", "south"][n % 2],
+        "comment": sentence,
+        "rating": lambda n: n % 5,
+    }
+    assert look.look(csv_of(tmp_path / "t.csv", columns)).kind == "rows"
+
+
+def test_answers_and_texts_to_read_are_no_labels(tmp_path: Path) -> None:
+    """Instructions with a category are conversations; of several texts the usual name counts."""
+    pair: dict[str, Callable[[int], object]] = {
+        "instruction": sentence,
+        "response": lambda n: sentence(n + 1),
+        "category": lambda n: "ab"[n % 2],
+    }
+    found = look.look(jsonl_of(tmp_path / "pairs.jsonl", pair))
+    assert found.words == ["60 conversations of instruction and response"]
+    texts = look.look(jsonl_of(tmp_path / "t.jsonl", {"title": sentence, "text": sentence}))
+    assert texts.arguments[1:] == ["data.column=text"]
+
+
+def test_packed_texts_with_labels_are_refused(tmp_path: Path) -> None:
+    """The classifier reads plain files; a table of their columns would learn nothing."""
+    plain = csv_of(tmp_path / "t.csv", NUMBERED)
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    with pytest.raises(DdpgenError, match="texts with labels are read from plain files"):
+        look.look(tmp_path / "t.csv.gz")
+
+
+def test_tables_without_a_feature_are_refused(tmp_path: Path) -> None:
+    """Questions and answers in CSV; names with a class; one column."""
+    for columns, reason in (
+        ({"question": sentence, "answer": lambda n: sentence(n + 1)}, "all its columns only tell"),
+        (
+            {"name": lambda n: f"flat {n}", "kind": lambda n: "ab"[n % 2]},
+            "kind alone could be learnt",
+        ),
+        ({"kind": lambda n: n % 3}, "kind alone could be learnt"),
+    ):
+        with pytest.raises(DdpgenError, match=reason):
+            look.look(csv_of(tmp_path / "t.csv", columns))
 
 
 def test_new_looks_proposes_and_says_how_to_train(tmp_path: Path) -> None:
