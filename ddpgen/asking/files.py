@@ -39,7 +39,7 @@ def look_at_file(path: Path) -> Found | None:
                 return tables.read(path, source)
             return Found([f"a text of {path.stat().st_size:,} bytes"], "text", [source])
         case ".bin":
-            return tokens(f"a file of tokens, {path.stat().st_size:,} bytes", source)
+            return tokens(f"a file of tokens, {path.stat().st_size:,} bytes", path)
         case ".jsonl" | ".json":
             return _records(path, source)
         case ".tar" | ".parquet":
@@ -83,10 +83,10 @@ def _text_and_label(file: parquet.Parquet) -> list[str]:
     return [f"data.text={texts[0]}", f"data.label={classes[0]}"]
 
 
-def tokens(words: str, source: str) -> Found:
+def tokens(words: str, path: Path) -> Found:
     """Files of tokens, of which only the user knows what the numbers mean."""
     more = "say their type and the tokenizer's size: data.token_dtype, data.vocabulary"
-    return Found([words, more], "text", [source])
+    return Found([words, more], "text", [f"data.source={path.absolute()}"])
 
 
 def _records(path: Path, source: str) -> Found | None:

@@ -1,8 +1,10 @@
 """Looks at a folder, or at the files that a pattern names: which of them a family reads."""
 
-from collections.abc import Iterable
+import glob
+from collections.abc import Sequence
 from pathlib import Path
 
+from ddpgen.asking import images, splits
 from ddpgen.asking.files import RECORDS, in_images, look_at_file, tokens
 from ddpgen.asking.found import Found, number
 from ddpgen.errors import DdpgenError, show
@@ -12,55 +14,114 @@ TABLES = {".csv", ".tsv", ".parquet"}
 
 def look_in_folder(folder: Path) -> Found | None:
     """What a folder holds; nothing where no family reads it."""
-    source = f"data.source={folder.absolute()}"
-    if found := in_images(folder) or _split_records(folder, source):
+    tables = _inside(folder, TABLES)
+    if tables and images.named_as_splits(folder):
+        _several(folder, tables)  # may name the images
+    if found := in_images(folder) or _split_records(folder):
         return found
-    if count := _count(folder.glob("*"), {".bin"}):
-        return tokens(number(count, "file", "of tokens"), source)
-    if tables := [path for path in sorted(folder.glob("*")) if path.suffix in TABLES]:
-        return _tables(tables)
-    if lines := sorted(folder.glob("*.jsonl")):
-        found = look_at_file(lines[0])
-        return found and found._replace(arguments=[source, *found.arguments[1:]])
-    if texts := _count(folder.rglob("*"), {".txt"}):
-        return Found([number(texts, "text")], "text", [source])
-    return None
+    if files := _inside(folder, {".bin"}):
+        return _tokens(folder, files)
+    if files := tables or _inside(folder, {".jsonl"}):
+        found = _several(folder, files)
+        more = images.loose(folder) if found else 0
+        return found and found.saying([f"not read: {number(more, 'image')}"] if more else [])
+    return _texts(folder)
 
 
 def look_at_pattern(path: Path) -> Found | None:
     """Files that a pattern names, of which only tables are read."""
     if not (files := sorted(path.parent.glob(path.name))) or path.exists():
         return None
-    found = _tables(files) if files[0].suffix in TABLES else None
+    found = look_at_file(files[0]) if files[0].suffix.lower() in TABLES else None
     if not found or found.kind != "rows":
         raise DdpgenError(
             f"--data {show(str(path))}: only tables are read by a pattern",
             remedy=f"give the folder: --data {show(str(path.parent))}",
         )
-    return found._replace(arguments=[f"data.source={path.absolute()}", *found.arguments[1:]])
+    return _by_pattern(found, path.parent, path.name, len(files))
 
 
-def _split_records(folder: Path, source: str) -> Found | None:
+def _inside(folder: Path, endings: set[str]) -> list[Path]:
+    found = (path for path in folder.glob("*") if path.suffix.lower() in endings)
+    return sorted(path for path in found if path.is_file() and not path.name.startswith("."))
+
+
+def _split_records(folder: Path) -> Found | None:
     """Texts with labels in files of the training split."""
-    patterns = ("train.*", "train-*.*", "data/train-*.*")
-    found = sorted(path for pattern in patterns for path in folder.glob(pattern))
-    found = [path for path in found if path.suffix in RECORDS]
-    inside = look_at_file(found[0]) if found else None
+    train = [path for path in splits.of_classifier(folder, "train") if path.suffix in RECORDS]
+    inside = look_at_file(train[0]) if train else None
     if not inside or inside.kind != "labelled texts":
         return None
-    return inside._replace(arguments=[source, *inside.arguments[1:]])
+    val = splits.of_classifier(folder, "val", "validation")
+    left = [path for path in _inside(folder, {*RECORDS}) if path not in [*train, *val]]
+    words = splits.left_out(left)
+    if left and not val:
+        words.append("for validation files called val.* or validation.* would be read")
+    return inside.at(folder).saying(words)
 
 
-def _tables(paths: list[Path]) -> Found | None:
-    first = paths[0]
-    same = [path for path in paths if path.suffix == first.suffix]
-    found = look_at_file(first)
-    if not found or len(same) == 1:
-        return found
-    pattern = f"data.source={first.parent.absolute()}/*{first.suffix}"
-    words = [f"{len(same):,} tables; of the first:", *found.words]
-    return Found(words, found.kind, [pattern, *found.arguments[1:]])
+def _tokens(folder: Path, files: Sequence[Path]) -> Found:
+    chosen, left = splits.for_training(files)
+    if left and len(chosen) == 1 and not any(map(splits.is_validation, left)):
+        return tokens(f"tokens in {chosen[0].name}", chosen[0]).saying(splits.left_out(left))
+    return tokens(number(len(files), "file", "of tokens"), folder)
 
 
-def _count(paths: Iterable[Path], endings: set[str]) -> int:
-    return sum(path.suffix.lower() in endings and path.is_file() for path in paths)
+def _several(folder: Path, files: Sequence[Path]) -> Found | None:
+    """Files of a folder, of which one is looked at: tables, conversations or texts with labels."""
+    chosen, left = splits.for_training(files)
+    first = chosen[0]
+    same = [path for path in chosen if path.suffix.lower() == first.suffix.lower()]
+    words = splits.left_out(left)
+    if others := [path.name for path in chosen if path not in same]:
+        words.append(f"not read: {', '.join(others)}; all files have to be of one kind")
+    if not (found := look_at_file(first)):
+        return None
+    if found.kind == "conversations":
+        return _conversations(folder, found, same, left, words)
+    if len(same) == 1:
+        return found.saying(words)
+    if found.kind == "rows" and (pattern := _pattern(folder, same)):
+        return _by_pattern(found, folder, pattern, len(same)).saying(words)
+    alone = f"only {first.name} of {len(same):,} files is read: join them into one"
+    return found.saying([alone, *words])
+
+
+def _conversations(
+    folder: Path, found: Found, same: Sequence[Path], left: Sequence[Path], words: list[str]
+) -> Found:
+    """Conversations: the program reads all files of a folder, and holds those of val out."""
+    if all(map(splits.is_validation, left)):
+        held_out = [f"for validation: {', '.join(path.name for path in left)}"] if left else []
+        return found.at(folder if len(same) + len(left) > 1 else same[0]).saying(held_out)
+    if len(same) == 1:
+        return found.saying(words)
+    tests = ", ".join(path.name for path in left if not splits.is_validation(path))
+    return found.at(folder).saying([f"move {tests} elsewhere: the program would train on it"])
+
+
+def _pattern(folder: Path, files: Sequence[Path]) -> str:
+    """A pattern that names these files of a folder and no others, or ""."""
+    names = [path.name for path in files]
+    begins = (names[0][:size] for size in range(len(names[0]), -1, -1))
+    begin = next(b for b in begins if all(name.startswith(b) for name in names))
+    endings = {path.suffix for path in files}
+    ending = "".join(f"[{c.lower()}{c.upper()}]" if c.isalpha() else c for c in min(endings))
+    ending = min(endings) if len(endings) == 1 else ending
+    patterns = (f"*{ending}", f"{glob.escape(begin)}*{ending}")
+    return next((p for p in patterns if sorted(folder.glob(p)) == sorted(files)), "")
+
+
+def _by_pattern(found: Found, folder: Path, pattern: str, count: int) -> Found:
+    """Tables that a pattern names; whatever characters the folder's own name has."""
+    source = f"data.source={glob.escape(str(folder.absolute()))}/{pattern}"
+    words = [f"{count:,} tables; of the first:", *found.words] if count > 1 else found.words
+    return found._replace(words=words, arguments=[source, *found.arguments[1:]])
+
+
+def _texts(folder: Path) -> Found | None:
+    """Texts in a folder and below."""
+    files = sorted(path for path in folder.rglob("*") if path.suffix == ".txt" and path.is_file())
+    if not files:
+        return None
+    return Found([number(len(files), "text")], "text", [f"data.source={folder.absolute()}"])

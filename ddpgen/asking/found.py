@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from itertools import chain
+from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -16,6 +17,15 @@ class Found(NamedTuple):
     arguments: list[str]
     # More of them, by a choice that may be answered.
     of_choices: Mapping[str, list[str]] = MappingProxyType({})
+
+    def at(self, path: Path) -> "Found":
+        """The same at another path."""
+        source = f"data.source={path.absolute()}"
+        return self._replace(arguments=[source, *self.arguments[1:]])
+
+    def saying(self, words: list[str]) -> "Found":
+        """The same with more words."""
+        return self._replace(words=[*self.words, *words])
 
     def arguments_with(self, values: Iterable[object]) -> list[str]:
         """The arguments of train.py, where these are the answers."""

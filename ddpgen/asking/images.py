@@ -68,8 +68,20 @@ def misplaced(folder: Path) -> str:
     """What is wrong with images or tar files in a folder that no family reads, or ""."""
     if deeper := sorted({path.parent.name for path in folder.glob("*/*.tar")}):
         return f"its tar files lie in folders that are no splits, such as {show(deeper[0])}"
-    images = sum(1 for _ in _below(folder))
+    images = loose(folder)
     return f"{images:,} images, but not in one folder for each class" if images else ""
+
+
+def loose(folder: Path) -> int:
+    """How many images lie in a folder and below."""
+    return sum(1 for _ in _below(folder))
+
+
+def named_as_splits(folder: Path) -> list[str]:
+    """The folders in a folder, where the names of all are those of splits or of images."""
+    names = sorted(p.name for p in folder.glob("*/") if not p.name.startswith(HIDDEN))
+    words = [{*re.split(r"[^a-z]+", name.lower())} for name in names]
+    return names if all(part & {*SPLITS, "images"} for part in words) else []
 
 
 # --- Shards ---------------------------------------------------------------------------------------

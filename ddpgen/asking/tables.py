@@ -9,7 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
-from ddpgen.asking.column import Column, column_of, lack_names
+from ddpgen.asking import image_tables
+from ddpgen.asking.column import FEWEST_ROWS, Column, column_of, lack_names
 from ddpgen.asking.found import ROWS, Found, number
 from ddpgen.asking.texts import labelled_texts, text_and_label
 from ddpgen.errors import DdpgenError, show
@@ -38,6 +39,7 @@ def read(path: Path, source: str) -> Found | None:
         return None
     columns = list(columns_of(names, rows))
     _refuse_names(path, columns)
+    image_tables.refuse(path, columns, delimiter)
     size = f"{more}{len(rows):,} rows, {len(names):,} columns"
     if labelled := text_and_label(columns):
         _refuse_packed(path, delimiter)
@@ -45,8 +47,9 @@ def read(path: Path, source: str) -> Found | None:
     useful = [column for column in columns if not column.tells_rows_apart]
     if len(useful) < 2:  # the numbers of the rows may be all that there is to learn from
         useful = [column for column in columns if column in useful or column.counts_rows]
-    if len(useful) < 2:
+    if len(useful) < 2 and len(rows) >= FEWEST_ROWS:
         _refuse_useless(path, [column.name for column in useful])
+    useful = useful or columns
     named = {column.name.lower(): column for column in useful}
     possible = [column for column in useful if column.values > 1] or useful
     target = next((named[name] for name in TARGETS if name in named), possible[-1])

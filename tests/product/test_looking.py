@@ -6,7 +6,9 @@ import gzip
 import io
 import json
 import random
+import shutil
 import tarfile
+import textwrap
 from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -649,6 +651,96 @@ def test_tables_without_a_feature_are_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(DdpgenError, match=reason):
             look.look(csv_of(tmp_path / "t.csv", columns))
+
+
+def listed_images(path: Path, table: str, place: str, ending: str) -> Path:
+    """Images in one folder, and a table that names them and their classes."""
+    (path / place).mkdir(parents=True)
+    for n in range(24):
+        (path / place / f"im{n:03}.png").write_bytes(picture(("red", "blue")[n % 2]))
+    rows: list[list[object]] = [[n, f"im{n:03}{ending}", "ab"[n % 2]] for n in range(24)]
+    write(path / table, ["", "file", "what is it"], rows)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("table", "place", "ending"),
+    [("labels.csv", ".", ".png"), ("train.csv", "train_images", ".png"), ("t.csv", "images", "")],
+)
+def test_table_of_images_is_refused_with_lines_that_sort_them(
+    table: str, place: str, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No model would learn anything from their names; the lines make folders of classes."""
+    source = listed_images(tmp_path / "my images", table, place, ending)
+    (source / "test_images").mkdir()
+    (source / "test_images" / "other.png").write_bytes(picture("red"))
+    for path in (source, source / table):
+        with pytest.raises(DdpgenError, match="file names images, which are read from one") as told:
+            look.look(path)
+    monkeypatch.chdir(tmp_path)
+    exec(textwrap.dedent("\n".join(told.value.remedy.splitlines()[1:])), {})
+    assert look.look(tmp_path / "sorted").words == ["24 images in 2 classes"]
+
+
+def test_images_without_classes_are_named_without_lines(tmp_path: Path) -> None:
+    rows: list[list[object]] = [[f"im{n}.jpg", f"a picture, number {n}"] for n in range(24)]
+    path = write(tmp_path / "t.csv", ["file", "caption"], rows)
+    with pytest.raises(DdpgenError, match="copy each image into a folder that is called as its"):
+        look.look(path)
+
+
+def test_table_with_images_beside_its_features_stays_one(tmp_path: Path) -> None:
+    rows: list[list[object]] = [[f"im{n}.jpg", n % 7, "ab"[n % 2], n * 1.5] for n in range(24)]
+    found = look.look(write(tmp_path / "t.csv", ["picture", "rooms", "kind", "price"], rows))
+    assert found.arguments[1] == "data.target=price"
+
+
+def test_tables_of_other_splits_are_left_out(tmp_path: Path) -> None:
+    """As Kaggle has them: the table to predict for has no target, and comes first by name."""
+    flats(tmp_path / "train.csv")
+    write(tmp_path / "test.csv", ["size", "name"], [[n, f"flat {n}"] for n in range(20)])
+    write(tmp_path / "sample_submission.csv", ["name", "rent"], [["flat 1", 2]] * 20)
+    found = look.look(tmp_path)
+    assert found.arguments[:2] == [f"data.source={tmp_path}/train.csv", "data.target=rent"]
+    assert "left out, by name: sample_submission.csv, test.csv" in found.words
+
+
+def test_several_tables_for_training_are_named_by_a_pattern(tmp_path: Path) -> None:
+    for name in ("train_1.csv", "train_2.csv", "test.csv"):
+        flats(tmp_path / name)
+    found = look.look(tmp_path)
+    assert found.arguments[0] == f"data.source={tmp_path}/train_*.csv"
+    assert found.words[0] == "2 tables; of the first:"
+    flats(tmp_path / "train_of_test.csv").rename(tmp_path / "a_train.csv")
+    found = look.look(tmp_path)
+    assert found.arguments[0] == f"data.source={tmp_path}/a_train.csv"
+    assert "only a_train.csv of 3 files is read: join them into one" in found.words
+
+
+def test_splits_of_texts_and_conversations_are_said(tmp_path: Path) -> None:
+    """What the families read by themselves, and what they would train on by mistake."""
+    for name in ("train", "dev", "test"):
+        reviews(tmp_path / f"{name}.csv")
+    found = look.look(tmp_path)
+    assert found.arguments[0] == f"data.source={tmp_path}"
+    assert found.words[1:] == [
+        "left out, by name: dev.csv, test.csv",
+        "for validation files called val.* or validation.* would be read",
+    ]
+    chats(tmp_path / "chats")
+    assert "for validation: val.jsonl" in look.look(tmp_path / "chats").words
+    shutil.copy(tmp_path / "chats/train.jsonl", tmp_path / "chats/test.jsonl")
+    found = look.look(tmp_path / "chats")
+    assert found.arguments[0] == f"data.source={tmp_path}/chats/train.jsonl"
+    assert "left out, by name: test.jsonl, val.jsonl" in found.words
+    (tmp_path / "chats/train.jsonl").rename(tmp_path / "chats/train_1.jsonl")
+    (tmp_path / "chats/val.jsonl").rename(tmp_path / "chats/train_2.jsonl")
+    words = look.look(tmp_path / "chats").words
+    assert "move test.jsonl elsewhere: the program would train on it" in words
+    tokens(tmp_path / "tokens")
+    (tmp_path / "tokens/val.bin").rename(tmp_path / "tokens/test.bin")
+    found = look.look(tmp_path / "tokens")
+    assert found.arguments == [f"data.source={tmp_path}/tokens/train.bin"]
 
 
 def test_new_looks_proposes_and_says_how_to_train(tmp_path: Path) -> None:
