@@ -58,7 +58,8 @@ def _how_to_sort(
     path: Path, columns: Sequence[Column], names: Column, delimiter: str, first: Path
 ) -> str:
     """Lines of Python that copy each image into the folder of its class."""
-    labels = [c for c in columns if c is not names and c.values > 1 and not c.tells_rows_apart]
+    others = [c for c in columns if c is not names and c.values > 1 and not c.tells_rows_apart]
+    labels = [column for column in others if 2 * column.values <= len(column.cells)]
     if not labels:
         return "copy each image into a folder that is called as its class, and give their folder"
     # What stands before and behind the name of the first image does so for all.

@@ -44,6 +44,7 @@ def read(path: Path, source: str) -> Found | None:
     if labelled := text_and_label(columns):
         _refuse_packed(path, delimiter)
         return labelled_texts(size, labelled, source)
+    _refuse_strays(path, columns, [n for n, row in enumerate(found, 1) if len(row) == len(names)])
     useful = [column for column in columns if not column.tells_rows_apart]
     if len(useful) < 2:  # the numbers of the rows may be all that there is to learn from
         useful = [column for column in columns if column in useful or column.counts_rows]
@@ -62,9 +63,21 @@ def read(path: Path, source: str) -> Found | None:
     arguments = [source, f"data.target={target.name}", f"data.task={target.task()}"]
     if left := [column.name for column in columns if column not in useful]:
         arguments.append(f"data.leave_out={json.dumps(left)}")
-    if marks := sorted({column.mark for column in useful if column.mark}):
+    if marks := sorted({mark for column in useful for mark in column.marks}):
         arguments.append(f"data.gaps={json.dumps(marks)}")
     return Found(words, "rows", arguments)
+
+
+def _refuse_strays(path: Path, columns: list[Column], numbers: list[int]) -> None:
+    """Refuse a text among numbers that stands for no empty cell, by row and column."""
+    for column in columns:
+        if column.stray:
+            place, cell = column.stray
+            raise DdpgenError(
+                f"--data {show(str(path))}: row {numbers[place]}, column {show(column.name)}: "
+                f"{show(cell)} among numbers",
+                remedy="correct the cell or remove the row; empty the cell where nothing is known",
+            )
 
 
 def _refuse_useless(path: Path, useful: list[str]) -> None:

@@ -86,7 +86,7 @@ def _words(
     words = choice(prose, text)
     left = [column.name for column in columns if column not in [*prose, label]]
     words += [f"not read: {', '.join(left)}"] if left else []
-    if label.gaps and not label.mark:
+    if label.gaps and not label.marks:
         rows = number(label.gaps, "row")
         words.append(f"leave out the {rows} without {label.name}: the program refuses them")
     return words

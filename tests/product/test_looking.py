@@ -332,6 +332,39 @@ def test_texts_in_place_of_empty_cells_are_told(tmp_path: Path) -> None:
     assert 'data.gaps=["?"]' in found.arguments
 
 
+def sized(path: Path, odd: dict[int, str]) -> Path:
+    rows: list[list[object]] = [[odd.get(n, 0.5 * n), n % 4, 3 * n] for n in range(1, 61)]
+    return write(path, ["size", "rooms", "price"], rows)
+
+
+@pytest.mark.parametrize(
+    ("odd", "row"),
+    [({9: "large"}, 9), ({60: "Total"}, 60), ({5: "?", 9: "?", 30: "larg"}, 30)],
+)
+def test_mistake_among_numbers_is_no_gap(odd: dict[int, str], row: int, tmp_path: Path) -> None:
+    """It is told by its row, which the program counts alike, and what to do."""
+    with pytest.raises(DdpgenError, match=f"row {row}, column size: {odd[row]} among numbers"):
+        look.look(sized(tmp_path / "t.csv", odd))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{9: "?"}, {9: "Unknown"}, {9: "n.a."}, {9: "?", 20: "-"}, {9: "not asked", 20: "not asked"}],
+)
+def test_texts_that_stand_for_empty_cells_are_gaps(odd: dict[int, str], tmp_path: Path) -> None:
+    """Those that people use; others where they come again."""
+    found = look.look(sized(tmp_path / "t.csv", odd))
+    assert f"data.gaps={json.dumps(sorted({*odd.values()}))}" in found.arguments
+
+
+def test_numbers_of_tickets_have_texts_among_them(tmp_path: Path) -> None:
+    """They only name something, and are left out: nothing is a mistake in them."""
+    for name, odd in (("ticket", {n: f"A/{n}" for n in range(7, 21)}), ("row_id", {9: "A9"})):
+        rows = [[odd.get(n, 9 * n), n % 4, 3 * n] for n in range(1, 61)]
+        found = look.look(write(tmp_path / "t.csv", [name, "rooms", "price"], rows))
+        assert f'data.leave_out=["{name}"]' in found.arguments
+
+
 PAIR = {"q": "Where is the house of Ada?", "a": "In the town behind the old bridge."}
 LAYOUTS: dict[str, tuple[dict[str, object], list[str]]] = {
     "completions": ({"prompt": PAIR["q"], "completion": PAIR["a"]}, []),
