@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from ddpgen.asking import images, parquet, records, tables, texts
-from ddpgen.asking.found import ROWS, Found, number
+from ddpgen.asking.found import ROWS, Found, number, option
 from ddpgen.errors import DdpgenError, show
 
 RECORDS = (".csv", ".tsv", ".jsonl", ".parquet")  # of texts with labels
@@ -54,33 +54,43 @@ def look_at_file(path: Path) -> Found | None:
 
 
 def _parquet(path: Path, source: str) -> Found:
-    """A table, or conversations, by what stands at the file's end."""
+    """Conversations, texts, or a table, by what stands at the file's end."""
     file = parquet.read(path)
     names = [column.name for column in file.columns]
-    if COLUMN in names and file.columns[names.index(COLUMN)].parts:
-        return Found(
-            [f"{number(file.rows, 'conversation')} in {COLUMN}"], "conversations", [source]
-        )
+    whole = [column.name for column in file.columns if column.text]
+    others = [name for name in names if name not in whole]
     words = [f"{number(file.rows, 'row')}, {number(len(names), 'column')}: {', '.join(names)}"]
-    if labelled := _text_and_label(file):
-        return Found(words, "labelled texts", [source, *labelled])
+    if chat := [column.name for column in file.columns if _holds_turns(column)]:
+        said = f"{number(file.rows, 'conversation')} in {chat[0]}"
+        return _conversations([said], chat[0], source)
+    if pair := records.pair_in(whole):
+        said = f"{number(file.rows, 'conversation')} of {' and '.join(pair)}"
+        return _conversations([said], COLUMN, source)
+    if labelled := _of_hub(file) or texts.by_names(whole, others):
+        return Found(words, "labelled texts", [source, *texts.named(*labelled)])
+    if text := texts.alone_by_names(whole, others):
+        return _conversations([f"{number(file.rows, 'text')} in {text}"], text, source)
     return Found([*words, "name the column to predict with data.target"], "rows", [source])
 
 
-def _text_and_label(file: parquet.Parquet) -> list[str]:
-    """The columns of texts and classes, where the notes of Hugging Face or usual names tell."""
+def _holds_turns(column: parquet.Column) -> bool:
+    """Whether it is a list of who speaks and what is said."""
+    inside = column.parts
+    while len(inside) == 1:
+        inside = inside[0].parts
+    return records.is_turn([part.name for part in inside])
+
+
+def _of_hub(file: parquet.Parquet) -> tuple[str, str] | None:
+    """The columns of texts and classes, where the notes of Hugging Face tell."""
     try:
         about = json.loads(file.notes.get("huggingface", b"{}"))["info"]["features"]
         features = [(name, about[name]) for name in about if isinstance(about[name], dict)]
-        classes = [name for name, feature in features if "names" in feature]
-        texts = [name for name, feature in features if feature.get("dtype") == "string"]
-    except (ValueError, LookupError, TypeError, AttributeError):
-        classes = texts = []
-    if not len(classes) == len(texts) == 1:
-        if not {"text", "label"} <= {column.name for column in file.columns}:
-            return []
-        texts, classes = ["text"], ["label"]
-    return [f"data.text={texts[0]}", f"data.label={classes[0]}"]
+    except (ValueError, LookupError, TypeError):
+        return None
+    classes = [name for name, feature in features if "names" in feature]
+    found = [name for name, feature in features if feature.get("dtype") == "string"]
+    return (found[0], classes[0]) if len(classes) == len(found) == 1 else None
 
 
 def tokens(words: str, path: Path) -> Found:
@@ -114,7 +124,7 @@ def _records(path: Path, source: str) -> Found | None:
 
 
 def _conversations(words: list[str], column: str, source: str) -> Found:
-    more = [f"data.column={column}"] if column != COLUMN else []
+    more = [option("data.column", column)] if column != COLUMN else []
     return Found(words, "conversations", [source, *more])
 
 

@@ -124,4 +124,6 @@ def _texts(folder: Path) -> Found | None:
     files = sorted(path for path in folder.rglob("*") if path.suffix == ".txt" and path.is_file())
     if not files:
         return None
+    if len(files) == 1:
+        return look_at_file(files[0])
     return Found([number(len(files), "text")], "text", [f"data.source={folder.absolute()}"])

@@ -1,5 +1,6 @@
 """What was found at a path that somebody wants to train on."""
 
+import json
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
@@ -7,6 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 ROWS = 1000  # of a table that are looked at
+QUOTES = ("'", '"')
 
 
 class Found(NamedTuple):
@@ -31,6 +33,16 @@ class Found(NamedTuple):
         """The arguments of train.py, where these are the answers."""
         more = (self.of_choices.get(value, []) for value in values if isinstance(value, str))
         return [*self.arguments, *chain.from_iterable(more)] if self.arguments else []
+
+
+def option(key: str, text: str) -> str:
+    """An argument of train.py, which reads a text in quotes without them."""
+    return f"{key}={listed(text) if text.startswith(QUOTES) else text}"
+
+
+def listed(value: str | list[str]) -> str:
+    """A text or a list of texts in TOML, which knows not all escapes of JSON."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def number(count: int, thing: str, of: str = "") -> str:

@@ -15,7 +15,7 @@ from ddpgen.errors import DdpgenError, show
 ENDINGS = {".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 SHARDS = (".tar", ".parquet")
 VALIDATION = ("val", "valid", "validation")  # folders of images that are held out
-SPLITS = ("data", "train", "training", "test", "testing", *VALIDATION)  # folders of shards
+SPLITS = ("train", "training", "test", "testing", *VALIDATION)  # names of splits, and of no class
 HIDDEN = (".", "__", "@eaDir")  # how names begin that programs keep for themselves
 LABELS = ("label", "labels", "class", "target", "y", "fine_label")  # columns of classes
 MEMBERS = 10_000  # of a tar file that are looked at
@@ -41,11 +41,32 @@ def in_folders(folder: Path) -> Images | None:
     parts = [train, held_out[0]] if train.is_dir() and held_out else [folder]
     classes = {p.name for part in parts for p in part.glob("*/") if not p.name.startswith(HIDDEN)}
     images = sum(1 for part in parts for _ in _below(part))
+    if images and len(parts) == 1:
+        _refuse_splits(folder, sorted(classes))
     if len(classes) < 2 or not images:
         return None
     words = f"{images:,} images in {len(classes):,} classes"
     words += f", some of them in {parts[-1].name}/" if len(parts) > 1 else ""
     return Images(words, [f"data.source={folder.absolute()}"])
+
+
+def _refuse_splits(folder: Path, classes: Sequence[str]) -> None:
+    """Refuse folders with the names of splits, which a project would take for classes."""
+    named = [name for name in classes if {*re.split(r"[^a-z]+", name.lower())} & {*SPLITS}]
+    exactly = any(name.lower() in SPLITS for name in named)
+    if not named or not (exactly or len(named) == len(classes)):
+        return
+    shown = " and ".join(f"{name}/" for name in named)
+    raise DdpgenError(
+        f"--data {show(str(folder))}: {show(shown)} would be classes, and have names of splits",
+        remedy="call the folder for training train/ and the one for validation val/, in small "
+        "letters, and move all others elsewhere; or give the one to train on: --data "
+        + show(str(folder / max(named, key=_trains))),
+    )
+
+
+def _trains(name: str) -> bool:
+    return "train" in name.lower()
 
 
 def _below(folder: Path) -> Iterator[Path]:
@@ -117,7 +138,7 @@ def _shards(source: Path) -> list[Path]:
     """The files, where a project looks for them."""
     if source.is_file():
         return [source] if source.suffix in SHARDS else []
-    folders = [source, *(source / name for name in SPLITS)]
+    folders = [source, *(source / name for name in ("data", *SPLITS))]
     found = [path for folder in folders for path in folder.glob("*.*") if path.suffix in SHARDS]
     return sorted(path for path in found if not path.name.startswith(HIDDEN))
 

@@ -1,6 +1,7 @@
 """Records in JSON or in JSON lines: read, and whether they hold conversations."""
 
 import json
+from collections.abc import Collection, Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -45,9 +46,13 @@ def _listed(path: Path) -> list[dict[str, Any]]:
 
 def pair_of(records: list[dict[str, Any]]) -> tuple[str, ...]:
     """The columns of a question and its answer, or none."""
+    return pair_in({*records[0]}.intersection(*records))
+
+
+def pair_in(names: Iterable[str]) -> tuple[str, ...]:
+    """The columns of a question and its answer among these, or none."""
     pairs = [(question, answer) for question in PAIRS for answer in PAIRS[question]]
-    inside = (pair for pair in pairs if all({*pair} <= record.keys() for record in records))
-    return next(inside, ())
+    return next((pair for pair in pairs if {*pair} <= {*names}), ())
 
 
 def column_of_conversations(records: list[dict[str, Any]]) -> str:
@@ -58,5 +63,9 @@ def column_of_conversations(records: list[dict[str, Any]]) -> str:
 
 def _is_chat(value: object) -> bool:
     turns = value if isinstance(value, list) else []
-    kinds = ({"role", "content"}, {"from", "value"})
-    return bool(turns) and all(isinstance(t, dict) and any(k <= {*t} for k in kinds) for t in turns)
+    return bool(turns) and all(isinstance(turn, dict) and is_turn(turn) for turn in turns)
+
+
+def is_turn(names: Collection[str]) -> bool:
+    """Whether these are the names of who speaks and what is said."""
+    return any(kind <= {*names} for kind in ({"role", "content"}, {"from", "value"}))

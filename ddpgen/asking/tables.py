@@ -3,7 +3,6 @@
 import bz2
 import csv
 import gzip
-import json
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TextIO
 
 from ddpgen.asking import image_tables
 from ddpgen.asking.column import FEWEST_ROWS, Column, column_of, lack_names
-from ddpgen.asking.found import ROWS, Found, number
+from ddpgen.asking.found import ROWS, Found, listed, number, option
 from ddpgen.asking.texts import labelled_texts, text_and_label
 from ddpgen.errors import DdpgenError, show
 
@@ -60,11 +59,11 @@ def read(path: Path, source: str) -> Found | None:
         words.append(f"{target.name} is the same in all rows: nothing can be learnt")
     if target.gaps:
         words.append(f"leave out the rows without {target.name}: the program refuses them")
-    arguments = [source, f"data.target={target.name}", f"data.task={target.task()}"]
+    arguments = [source, option("data.target", target.name), f"data.task={target.task()}"]
     if left := [column.name for column in columns if column not in useful]:
-        arguments.append(f"data.leave_out={json.dumps(left)}")
+        arguments.append(f"data.leave_out={listed(left)}")
     if marks := sorted({mark for column in useful for mark in column.marks}):
-        arguments.append(f"data.gaps={json.dumps(marks)}")
+        arguments.append(f"data.gaps={listed(marks)}")
     return Found(words, "rows", arguments)
 
 

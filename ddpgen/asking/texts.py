@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ddpgen.asking.column import Column
-from ddpgen.asking.found import Found, number
+from ddpgen.asking.column import IDENTIFIER, Column
+from ddpgen.asking.found import Found, number, option
 
 # Usual names, also as words of longer ones: "Review Text". Of labels the first one counts.
 TEXTS = ("text", "review", "tweet", "body", "sentence", "content", "message", "comment")
@@ -62,8 +62,29 @@ def labelled_texts(size: str, found: Labelled, source: str) -> Found:
     """Texts in one column, and their classes in another."""
     text, label, words = found
     first = f"{size}: texts in {text.name}, {label.values:,} classes in {label.name}"
-    names = [f"data.text={text.name}", f"data.label={label.name}"]
+    names = named(text.name, label.name)
     return Found([first, *words], "labelled texts", [source, *names])
+
+
+def named(text: str, label: str) -> list[str]:
+    """Arguments with the columns of texts and labels."""
+    return [option("data.text", text), option("data.label", label)]
+
+
+def by_names(texts: Sequence[str], others: Sequence[str]) -> tuple[str, str] | None:
+    """The columns of texts and labels where only names are known, of texts and of others."""
+    text = next((name for name in texts if _rank(name, TEXTS)), "")
+    left = [name for name in [*texts, *others] if name != text and not IDENTIFIER.fullmatch(name)]
+    labels = sorted((_rank(name, LABELS), name) for name in left if _rank(name, LABELS))
+    return (text, labels[0][1]) if text and labels and len(left) <= 2 else None
+
+
+def alone_by_names(texts: Sequence[str], others: Sequence[str]) -> str:
+    """The column of texts to read where there is nothing else, or ""."""
+    usual = [name for name in texts if _rank(name, TEXTS)]
+    if any(not IDENTIFIER.fullmatch(name) for name in others):
+        return ""
+    return (usual or [""])[0] if len(texts) > 1 else "".join(texts)
 
 
 def _could_be_learnt(column: Column) -> bool:

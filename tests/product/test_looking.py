@@ -231,7 +231,27 @@ def with_empty_column(path: Path) -> Path:
     return path
 
 
+def oddly_named(path: Path) -> Path:
+    """Characters that patterns, JSON and TOML read as something else."""
+    path.mkdir()
+    rows = [[n % 7 + 0.5, f"flat {n}", n * 1.5, f"'{n}'"] for n in range(60)]
+    for name in ("a", "b"):
+        write(path / f"{name}.csv", ["size", 'na"me \N{GRINNING FACE}', '"rent"', "Größe"], rows)
+    return path
+
+
+def turns_in_parquet(path: Path) -> Path:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    turns = [{"from": "human", "value": PAIR["q"]}, {"from": "gpt", "value": PAIR["a"]}]
+    parquet.write_table(pa.table({"id": [*range(30)], "conversations": [turns] * 30}), path)
+    return path
+
+
 SOURCES = {
+    "my [data] *": (oddly_named, "table", ['to predict: "rent" -> regression']),
+    "turns.parquet": (turns_in_parquet, "causal-lm", ["30 conversations in conversations"]),
     "flats.csv.gz": (packed, "table", ["60 rows, 5 columns", "to predict: rent -> regression"]),
     "flats.txt": (with_tabs, "table", ["60 rows, 5 columns", "to predict: rent -> regression"]),
     "empty column.csv": (with_empty_column, "table", ["to predict: rent -> regression"]),
@@ -774,6 +794,58 @@ def test_splits_of_texts_and_conversations_are_said(tmp_path: Path) -> None:
     (tmp_path / "tokens/val.bin").rename(tmp_path / "tokens/test.bin")
     found = look.look(tmp_path / "tokens")
     assert found.arguments == [f"data.source={tmp_path}/tokens/train.bin"]
+
+
+IN_PARQUET: dict[str, tuple[dict[str, object], str, list[str]]] = {
+    "pairs": ({"prompt": PAIR["q"], "completion": PAIR["a"], "n": 1}, "conversations", []),
+    "text": ({"text": PAIR["q"]}, "conversations", ["data.column=text"]),
+    "one of texts": ({"url": "a", "body": PAIR["q"]}, "conversations", ["data.column=body"]),
+    "stars": (
+        {"id": 1, "review": PAIR["q"], "stars": 2},
+        "labelled texts",
+        ["data.text=review", "data.label=stars"],
+    ),
+    "table": ({"size": 1.5, "comment": PAIR["q"], "rooms": 2, "rating": 3}, "rows", []),
+}
+
+
+@pytest.mark.parametrize("name", IN_PARQUET)
+def test_parquet_is_what_the_same_records_are_in_json(name: str, tmp_path: Path) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    row, kind, arguments = IN_PARQUET[name]
+    path = tmp_path / "t.parquet"
+    parquet.write_table(pa.Table.from_pylist([row] * 30), path)
+    found = look.look(path)
+    assert (found.kind, found.arguments) == (kind, [f"data.source={path}", *arguments])
+
+
+def test_patterns_below_odd_folders_are_escaped(tmp_path: Path) -> None:
+    folder = oddly_named(tmp_path / "[x]")
+    (source, *_) = look.look(folder / "*.csv").arguments
+    assert source == f"data.source={tmp_path}/[[]x]/*.csv"
+
+
+def test_folder_with_one_text_is_that_text(tmp_path: Path) -> None:
+    """Of a folder the program wants two: one to train on, and one to validate on."""
+    (tmp_path / "books").mkdir()
+    text(tmp_path / "books/a.txt")
+    found = look.look(tmp_path)
+    assert found.arguments == [f"data.source={tmp_path}/books/a.txt"]
+
+
+@pytest.mark.parametrize(
+    "names", [("training", "testing"), ("Train", "Val"), ("train_x", "test_x")]
+)
+def test_folders_of_splits_by_other_names_are_no_classes(
+    names: tuple[str, str], tmp_path: Path
+) -> None:
+    images(tmp_path, *names)
+    with pytest.raises(DdpgenError, match="would be classes, and have names of splits") as told:
+        look.look(tmp_path)
+    assert f"--data {tmp_path}/{names[0]}" in told.value.remedy
+    assert look.look(tmp_path / names[0]).words == ["36 images in 3 classes"]
 
 
 def test_new_looks_proposes_and_says_how_to_train(tmp_path: Path) -> None:
