@@ -4,7 +4,7 @@ import glob
 from collections.abc import Sequence
 from pathlib import Path
 
-from ddpgen.asking import images, splits
+from ddpgen.asking import images, splits, text_folders
 from ddpgen.asking.files import RECORDS, in_images, look_at_file, tokens
 from ddpgen.asking.found import Found, number
 from ddpgen.errors import DdpgenError, show
@@ -25,7 +25,7 @@ def look_in_folder(folder: Path) -> Found | None:
         found = _several(folder, files)
         more = images.loose(folder) if found else 0
         return found and found.saying([f"not read: {number(more, 'image')}"] if more else [])
-    return _texts(folder)
+    return text_folders.look(folder)
 
 
 def look_at_pattern(path: Path) -> Found | None:
@@ -117,13 +117,3 @@ def _by_pattern(found: Found, folder: Path, pattern: str, count: int) -> Found:
     source = f"data.source={glob.escape(str(folder.absolute()))}/{pattern}"
     words = [f"{count:,} tables; of the first:", *found.words] if count > 1 else found.words
     return found._replace(words=words, arguments=[source, *found.arguments[1:]])
-
-
-def _texts(folder: Path) -> Found | None:
-    """Texts in a folder and below."""
-    files = sorted(path for path in folder.rglob("*") if path.suffix == ".txt" and path.is_file())
-    if not files:
-        return None
-    if len(files) == 1:
-        return look_at_file(files[0])
-    return Found([number(len(files), "text")], "text", [f"data.source={folder.absolute()}"])

@@ -848,6 +848,52 @@ def test_folders_of_splits_by_other_names_are_no_classes(
     assert look.look(tmp_path / names[0]).words == ["36 images in 3 classes"]
 
 
+def texts_in(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        for n in range(4):
+            (folder / name / f"{n}.txt").write_text(sentence(n, 9))
+    return folder
+
+
+@pytest.mark.parametrize("names", [("pos", "neg"), ("train/a", "train/b", "test/a", "test/b")])
+def test_texts_in_folders_of_classes_are_refused_with_lines_that_write_a_table(
+    names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of IMDB. `gpt` would train on the test split, and learn no classes."""
+    folder = texts_in(tmp_path / "all", *names)
+    with pytest.raises(DdpgenError, match="one folder for each class") as told:
+        look.look(folder)
+    monkeypatch.chdir(tmp_path)
+    exec(textwrap.dedent("\n".join(told.value.remedy.splitlines()[1:])), {})
+    assert look.look(tmp_path / "texts.csv").words == [
+        "8 rows, 2 columns: texts in text, 2 classes in label"
+    ]
+
+
+def test_texts_in_folders_are_perhaps_classes(tmp_path: Path) -> None:
+    found = look.look(texts_in(tmp_path, "austen", "melville"))
+    assert (found.kind, found.words[0]) == ("text", "8 texts")
+    assert found.words[1].startswith("the folders are taken for no classes; if they are: write")
+
+
+def test_texts_of_other_splits_are_left_out(tmp_path: Path) -> None:
+    """The program reads all that it finds in a folder."""
+    for name in ("train", "valid", "test"):
+        text(tmp_path / f"{name}.txt")
+    found = look.look(tmp_path)
+    assert found.arguments == [f"data.source={tmp_path}/train.txt"]
+    assert "left out, by name: test.txt, valid.txt" in found.words
+    text(tmp_path / "train_2.txt")
+    words = look.look(tmp_path).words
+    assert "move test.txt, valid.txt elsewhere: the program would train on it" in words
+    found = look.look(texts_in(tmp_path / "folders", "train", "test"))
+    assert found.arguments == [f"data.source={tmp_path}/folders/train"]
+    assert found.words == ["4 texts", "left out, by name: test"]
+    found = look.look(texts_in(tmp_path / "others", "books/x", "test"))
+    assert "move test elsewhere: the program would train on it" in found.words
+
+
 def test_new_looks_proposes_and_says_how_to_train(tmp_path: Path) -> None:
     """An answer that was given wins, and then nothing is said of other data."""
     flats(tmp_path / "flats.csv")
