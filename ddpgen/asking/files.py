@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from ddpgen.asking import images, parquet, records, tables, texts
+from ddpgen.asking import formats, images, parquet, records, tables, texts
 from ddpgen.asking.found import ROWS, Found, number, option
 from ddpgen.errors import DdpgenError, show
 
@@ -16,7 +16,9 @@ COLUMN = "messages"  # in which conversations are looked for, where nothing else
 def in_images(source: Path) -> Found | None:
     """Images in a folder, or in one file or several."""
     found = images.in_shards(source) or (images.in_folders(source) if source.is_dir() else None)
-    return found and Found([found.words], "images", [*found.arguments, *SIZE], OF_FAMILY)
+    return found and Found(
+        [found.words, *found.more], "images", [*found.arguments, *SIZE], OF_FAMILY
+    )
 
 
 def look_at_file(path: Path) -> Found | None:
@@ -33,15 +35,16 @@ def look_at_file(path: Path) -> Found | None:
             f"--data {show(str(path))}: there is no such file or folder",
             remedy="an answer is written key=value",
         )
+    formats.refuse(path)
     match path.suffix.lower():
         case ".txt":
-            if tables.has_tabs(path):
+            if formats.is_table(path):
                 return tables.read(path, source)
             return Found([f"a text of {path.stat().st_size:,} bytes"], "text", [source])
         case ".bin":
             return tokens(f"a file of tokens, {path.stat().st_size:,} bytes", path)
         case ".jsonl" | ".json":
-            return _records(path, source)
+            return _readable(path, _records(path, source))
         case ".tar" | ".parquet":
             return in_images(path) or (
                 _parquet(path, source) if path.suffix == ".parquet" else None
@@ -97,6 +100,16 @@ def tokens(words: str, path: Path) -> Found:
     """Files of tokens, of which only the user knows what the numbers mean."""
     more = "say their type and the tokenizer's size: data.token_dtype, data.vocabulary"
     return Found([words, more], "text", [f"data.source={path.absolute()}"])
+
+
+def _readable(path: Path, found: Found | None) -> Found | None:
+    """What was found, unless the program of this kind does not read the file's first bytes."""
+    if found and found.kind == "conversations" and formats.is_marked(path):
+        raise DdpgenError(
+            f"--data {show(str(path))}: begins with a mark of UTF-8 (BOM)",
+            remedy="conversations are read without it: save the file in UTF-8 without BOM",
+        )
+    return found
 
 
 def _records(path: Path, source: str) -> Found | None:

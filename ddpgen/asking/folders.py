@@ -25,7 +25,16 @@ def look_in_folder(folder: Path) -> Found | None:
         found = _several(folder, files)
         more = images.loose(folder) if found else 0
         return found and found.saying([f"not read: {number(more, 'image')}"] if more else [])
+    if (inside := _only_folder(folder)) and (found := look_in_folder(inside)):
+        return found
     return text_folders.look(folder)
+
+
+def _only_folder(folder: Path) -> Path | None:
+    """The folder that is all there is in a folder, as archives have it."""
+    shown = [path for path in folder.iterdir() if not path.name.startswith(images.HIDDEN)]
+    alone = len(shown) == 1 and shown[0].is_dir() and not shown[0].is_symlink()
+    return shown[0] if alone else None
 
 
 def look_at_pattern(path: Path) -> Found | None:
@@ -105,9 +114,9 @@ def _pattern(folder: Path, files: Sequence[Path]) -> str:
     names = [path.name for path in files]
     begins = (names[0][:size] for size in range(len(names[0]), -1, -1))
     begin = next(b for b in begins if all(name.startswith(b) for name in names))
-    endings = {path.suffix for path in files}
-    ending = "".join(f"[{c.lower()}{c.upper()}]" if c.isalpha() else c for c in min(endings))
-    ending = min(endings) if len(endings) == 1 else ending
+    ending = files[0].suffix
+    if any(path.suffix != ending for path in files):  # A.csv and B.CSV
+        ending = "".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in ending.lower())
     patterns = (f"*{ending}", f"{glob.escape(begin)}*{ending}")
     return next((p for p in patterns if sorted(folder.glob(p)) == sorted(files)), "")
 

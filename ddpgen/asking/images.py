@@ -18,6 +18,8 @@ VALIDATION = ("val", "valid", "validation")  # folders of images that are held o
 SPLITS = ("train", "training", "test", "testing", *VALIDATION)  # names of splits, and of no class
 HIDDEN = (".", "__", "@eaDir")  # how names begin that programs keep for themselves
 LABELS = ("label", "labels", "class", "target", "y", "fine_label")  # columns of classes
+SYSTEM = {"Thumbs.db", "desktop.ini"}  # files that a system writes beside images
+MOST_NAMES = 3  # of files that are not read, in words
 MEMBERS = 10_000  # of a tar file that are looked at
 
 
@@ -26,6 +28,7 @@ class Images(NamedTuple):
 
     words: str
     arguments: list[str]
+    more: tuple[str, ...] = ()  # lines about what is not read
 
 
 # --- Folders --------------------------------------------------------------------------------------
@@ -37,7 +40,9 @@ def in_folders(folder: Path) -> Images | None:
     held_out = [folder / name for name in VALIDATION if (folder / name).is_dir()]
     alone = train.is_dir() and not held_out  # what else is there, such as test/, is no class
     if alone and (inside := in_folders(train)):
-        return inside
+        left = [p.name for p in sorted(folder.glob("*/")) if _shown(p.name) and p != train]
+        more = (f"left out: {', '.join(left)}",) if left else ()
+        return inside._replace(more=(*inside.more, *more))
     parts = [train, held_out[0]] if train.is_dir() and held_out else [folder]
     classes = {p.name for part in parts for p in part.glob("*/") if not p.name.startswith(HIDDEN)}
     images = sum(1 for part in parts for _ in _below(part))
@@ -47,7 +52,25 @@ def in_folders(folder: Path) -> Images | None:
         return None
     words = f"{images:,} images in {len(classes):,} classes"
     words += f", some of them in {parts[-1].name}/" if len(parts) > 1 else ""
-    return Images(words, [f"data.source={folder.absolute()}"])
+    return Images(words, [f"data.source={folder.absolute()}"], (*_passed_over(parts),))
+
+
+def _passed_over(parts: Sequence[Path]) -> Iterator[str]:
+    """Words about files that are no images by their endings, and folders without images."""
+    places = [place for part in parts for place in sorted(part.glob("*/")) if _shown(place.name)]
+    walks = (os.walk(place) for place in places)
+    files = [n for walk in walks for _, _, names in walk for n in names if _shown(n)]
+    if others := sorted(n for n in files if not _is_image(n) and n not in SYSTEM):
+        more = ", ..." if len(others) > MOST_NAMES else ""
+        shown = f"{', '.join(others[:MOST_NAMES])}{more}"
+        yield f"not read, by ending: {len(others):,} of {len(files):,} files, {shown}"
+    for place in places:
+        if not any(True for _ in _below(place)):
+            yield f"{place.name}/ holds no images: remove it, the program refuses such a class"
+
+
+def _shown(name: str) -> bool:
+    return not name.startswith(HIDDEN)
 
 
 def _refuse_splits(folder: Path, classes: Sequence[str]) -> None:

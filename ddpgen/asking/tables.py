@@ -14,7 +14,6 @@ from ddpgen.asking.found import ROWS, Found, listed, number, option
 from ddpgen.asking.texts import labelled_texts, text_and_label
 from ddpgen.errors import DdpgenError, show
 
-FIRST = 2**16  # bytes of a text that are looked at
 TARGETS = ("target", "label", "class", "y", "price", "outcome", "survived", "diagnosis")
 
 
@@ -101,6 +100,11 @@ def _refuse_packed(path: Path, delimiter: str) -> None:
 
 def _refuse_header(path: Path, names: list[str], rows: list[list[str]]) -> None:
     """Refuse a table in which no row has as many cells as the first line has names."""
+    if names and not rows:
+        raise DdpgenError(
+            f"--data {show(str(path))}: {number(len(names), 'name')} of columns and no row",
+            remedy="write the rows below the line of names",
+        )
     if rows:
         raise DdpgenError(
             f"--data {show(str(path))}: the first line has {number(len(names), 'name')}, the row "
@@ -128,14 +132,6 @@ def columns_of(names: list[str], rows: list[list[str]]) -> Iterator[Column]:
     """The columns of rows that have a cell for each name."""
     for name, cells in zip(names, zip(*rows, strict=True), strict=True):
         yield column_of(name, cells)
-
-
-def has_tabs(path: Path) -> bool:
-    """Whether a text is a table: each of its first lines has as many tabs."""
-    with path.open("rb") as file:
-        *lines, _ = [*file.read(FIRST).splitlines(), b""]
-    counts = {line.count(b"\t") for line in lines}
-    return len(counts) == 1 and counts != {0}
 
 
 def _open(path: Path) -> TextIO:

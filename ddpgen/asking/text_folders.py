@@ -20,12 +20,20 @@ def look(folder: Path) -> Found | None:
     """
     if not (files := _texts(folder)):
         return None
+    words = _passed_over(folder)
     train, left = splits.for_training(sorted(p for p in folder.glob("*/") if _texts(p)))
     parts = [path for path in [*train, *left] if splits.words(path) & splits.TRAINING]
     base = parts[0] if len(parts) == 1 and not any(f.parent == folder for f in files) else folder
-    words = splits.left_out(left) if base != folder else _misplaced(left)
+    words += splits.left_out(left) if base != folder else _misplaced(left)
     found = _below(base)
     return found.saying(words) if found else None
+
+
+def _passed_over(folder: Path) -> list[str]:
+    """Words about texts whose ending is not in small letters."""
+    files = (path.name for path in folder.rglob("*") if path.suffix.lower() == ".txt")
+    others = sorted(name for name in files if not name.endswith(".txt"))
+    return [f"not read: {', '.join(others[:3])}: rename to .txt"] if others else []
 
 
 def _misplaced(left: Sequence[Path]) -> list[str]:

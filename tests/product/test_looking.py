@@ -555,6 +555,7 @@ def test_what_nobody_reads_is_said(tmp_path: Path) -> None:
     (tmp_path / "loose").mkdir()
     (tmp_path / "loose" / "0.png").write_bytes(picture("red"))
     samples(tmp_path / "parts" / "first" / "0.tar")
+    samples(tmp_path / "parts" / "second" / "0.tar")
     samples(tmp_path / "both" / "all.tar")
     images(tmp_path / "both")
     for name, reason in {
@@ -571,7 +572,7 @@ def test_what_nobody_reads_is_said(tmp_path: Path) -> None:
         "a.docx": "nothing that a family reads",
         "a.xlsx": "is a spreadsheet: save the table as CSV in UTF-8",
         "rows.jsonl": "without one column of texts: write other columns as a table",
-        "empty.csv": "nothing that a family reads",
+        "empty.csv": "the file is empty",
         "folder": "nothing that a family reads",
         "cut.csv.gz": "ended before the end-of-stream marker",
         "no.csv.gz": "Not a gzipped file",
@@ -892,6 +893,97 @@ def test_texts_of_other_splits_are_left_out(tmp_path: Path) -> None:
     assert found.words == ["4 texts", "left out, by name: test"]
     found = look.look(texts_in(tmp_path / "others", "books/x", "test"))
     assert "move test elsewhere: the program would train on it" in found.words
+
+
+def test_files_that_are_no_images_are_counted(tmp_path: Path) -> None:
+    """Of other endings, without one, and a class without any image."""
+    images(tmp_path)
+    for name in ("b.heic", "a", "c.heic", "d.raw", "Thumbs.db", ".DS_Store"):
+        (tmp_path / "cat" / name).touch()
+    (tmp_path / "notes").mkdir()
+    assert look.look(tmp_path).words[1:] == [
+        "not read, by ending: 4 of 41 files, a, b.heic, c.heic, ...",
+        "notes/ holds no images: remove it, the program refuses such a class",
+    ]
+    images(tmp_path / "split", "train", "test", "dev")
+    assert look.look(tmp_path / "split").words[1:] == ["left out: dev, test"]
+
+
+def test_files_of_another_kind_are_named(tmp_path: Path) -> None:
+    flats(tmp_path / "a.csv")
+    flats(tmp_path / "b.tsv")
+    found = look.look(tmp_path)
+    assert found.arguments[0] == f"data.source={tmp_path}/a.csv"
+    assert "not read: b.tsv; all files have to be of one kind" in found.words
+
+
+def test_endings_in_capitals_are_known(tmp_path: Path) -> None:
+    """As those in small letters; or it is said how to rename the file."""
+    flats(tmp_path / "A.CSV")
+    assert look.look(tmp_path).arguments[0] == f"data.source={tmp_path}/A.CSV"
+    flats(tmp_path / "B.csv")
+    pattern = f"{tmp_path}/*.[cC][sS][vV]"
+    assert look.look(tmp_path).arguments[0] == f"data.source={pattern}"
+    assert len(list(tmp_path.glob("*.[cC][sS][vV]"))) == 2
+    notes(tmp_path / "N.JSONL")
+    with pytest.raises(DdpgenError, match=r"rename the file to N\.jsonl"):
+        look.look(tmp_path / "N.JSONL")
+    texts_in(tmp_path / "texts", "a")
+    (tmp_path / "texts/B.TXT").touch()
+    assert "not read: B.TXT: rename to .txt" in look.look(tmp_path / "texts").words
+
+
+def test_contents_that_do_not_fit_the_ending_are_told(tmp_path: Path) -> None:
+    """`gpt` would train on any bytes, and the other programs refuse them."""
+    plain = flats(tmp_path / "plain").read_bytes()
+    for name, content, reason in (
+        ("a.txt", b"PAR1" + plain, "is a Parquet file: call it .parquet"),
+        ("a.txt", bytes(range(256)) * 9, "holds bytes of zeros"),
+        ("a.txt", "süß".encode("utf-16"), "is in UTF-16: save the file in UTF-8"),
+        ("a.csv", plain.decode().encode("utf-16"), "is in UTF-16: save the file in UTF-8"),
+        ("a.txt", gzip.compress(plain), "is compressed with gzip, whatever its name says"),
+        ("a.csv", gzip.compress(plain), "is compressed with gzip, whatever its name says"),
+        ("a.bin", b"\x93NUMPY" + plain, "is a file of NumPy"),
+        ("a.bin", b"", "the file is empty"),
+        ("a.txt", b"", "the file is empty"),
+        ("a.txt", b" \n", "there is nothing but spaces in the file"),
+        ("a.jsonl", b"\xef\xbb\xbf", "there is nothing but spaces in the file"),
+        ("a.csv", b"a,b,c\n", "3 names of columns and no row"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(DdpgenError, match=reason):
+            look.look(tmp_path / name)
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_table_is_a_table_by_the_name_of_a_text(delimiter: str, tmp_path: Path) -> None:
+    path = flats(tmp_path / "a.txt")
+    path.write_text(path.read_text().replace(",", delimiter))
+    assert look.look(path).arguments[:2] == [f"data.source={path}", "data.target=rent"]
+    path.write_text("Yes, she said.\n" * 5 + "No.\nWell, no, never.\n" * 9)
+    assert look.look(path).kind == "text"
+
+
+def test_mark_before_json_is_passed_over(tmp_path: Path) -> None:
+    """The classifier does so, too, and the program for conversations does not."""
+    path = reviews(tmp_path / "a.jsonl")
+    path.write_text("\ufeff" + path.read_text())
+    assert look.look(path).kind == "labelled texts"
+    path = notes(tmp_path / "b.jsonl")
+    path.write_text("\ufeff" + path.read_text())
+    with pytest.raises(DdpgenError, match="begins with a mark of UTF-8"):
+        look.look(path)
+
+
+def test_folder_in_a_folder_is_looked_into(tmp_path: Path) -> None:
+    images(tmp_path / "wrap/dataset")
+    (tmp_path / "wrap/__MACOSX").mkdir()
+    found = look.look(tmp_path / "wrap")
+    assert found.arguments[0] == f"data.source={tmp_path}/wrap/dataset"
+    (tmp_path / "round").mkdir()
+    (tmp_path / "round/again").symlink_to(tmp_path / "round")
+    with pytest.raises(DdpgenError, match="nothing that a family reads"):
+        look.look(tmp_path / "round")
 
 
 def test_new_looks_proposes_and_says_how_to_train(tmp_path: Path) -> None:
