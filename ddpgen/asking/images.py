@@ -64,6 +64,9 @@ def _passed_over(parts: Sequence[Path]) -> Iterator[str]:
         more = ", ..." if len(others) > MOST_NAMES else ""
         shown = f"{', '.join(others[:MOST_NAMES])}{more}"
         yield f"not read, by ending: {len(others):,} of {len(files):,} files, {shown}"
+    roots = [parts[0].parent, *parts] if len(parts) > 1 else parts
+    for path in (path for root in roots for path in root.glob("*.*") if _is_image(path.name)):
+        yield f"{path.name} lies in no class: move it, the program refuses it"
     for place in places:
         if not any(True for _ in _below(place)):
             yield f"{place.name}/ holds no images: remove it, the program refuses such a class"

@@ -905,6 +905,10 @@ def test_files_that_are_no_images_are_counted(tmp_path: Path) -> None:
         "not read, by ending: 4 of 41 files, a, b.heic, c.heic, ...",
         "notes/ holds no images: remove it, the program refuses such a class",
     ]
+    (tmp_path / "loose.png").write_bytes(picture("red"))
+    assert (
+        "loose.png lies in no class: move it, the program refuses it" in look.look(tmp_path).words
+    )
     images(tmp_path / "split", "train", "test", "dev")
     assert look.look(tmp_path / "split").words[1:] == ["left out: dev, test"]
 
@@ -997,8 +1001,15 @@ def test_new_looks_proposes_and_says_how_to_train(tmp_path: Path) -> None:
     done = ddpgen("new", "q", "--defaults", *chosen, cwd=tmp_path)
     assert "data.source" not in done.stdout
     assert "tools.memory" not in done.stdout
+    assert "mlp reads no files by itself, as table does: see data.py" in done.stderr
     flats(tmp_path / "lr=0.1.csv")
     assert "rent -> regression" in ddpgen("new", "s", "--data", "lr=0.1.csv", cwd=tmp_path).stderr
+    chosen = ("--data", "flats.csv", "--data", "model=resnet")
+    done = ddpgen("new", "r", "--defaults", *chosen, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "model=resnet: does not read what lies at the path that --data names" in done.stderr
+    assert "(allowed: table)" in done.stderr
+    assert not (tmp_path / "r").exists()
     for wrong in (["--data", "absent"], ["--data", "flats.csv", "--data", "."], ["--data", ""]):
         done = ddpgen("new", "r", "--defaults", *wrong, cwd=tmp_path)
         assert done.returncode == 2
