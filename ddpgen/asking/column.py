@@ -62,6 +62,19 @@ class Column(NamedTuple):
         return bool(self.cells) and not self.numbers and all(map(_is_date, self.cells))
 
     @property
+    def codes(self) -> bool:
+        """Whether the cells only name something by digits, as 00123 does and 123 does not."""
+        cells = [cell.strip() for cell in self.cells]
+        padded = any(len(cell) > 1 and cell.startswith("0") for cell in cells)
+        return padded and all(map(str.isdecimal, cells))
+
+    @property
+    def names_in_digits(self) -> bool:
+        """Whether `table` would take the cells for quantities, or refuse texts among them."""
+        texts = [cell for cell in self.cells if not _is_numeral(cell)]
+        return self.codes or 0 < 2 * len(texts) < len(self.cells)
+
+    @property
     def values(self) -> int:
         """How many different cells there are."""
         return len(set(self.cells))
@@ -69,9 +82,9 @@ class Column(NamedTuple):
     @property
     def tells_rows_apart(self) -> bool:
         """Whether nothing can be learnt: nearly each row has its own text, a date, or a gap."""
-        distinct = 2 * self.values > len(self.cells)
-        own = distinct or self.dates
-        return not self.cells or (own if not self.numbers else self.counts_rows)
+        names = self.codes or not self.numbers
+        own = 2 * self.values > len(self.cells) or self.dates
+        return not self.cells or self.counts_rows or (names and own)
 
     @property
     def counts_rows(self) -> bool:
@@ -101,7 +114,7 @@ class Column(NamedTuple):
         if self.values == 2:
             return "binary"
         whole = self._plain and all(float(cell).is_integer() for cell in self.cells)
-        few = self.values <= FEW_VALUES and whole
+        few = self.codes or (self.values <= FEW_VALUES and whole)
         return "regression" if self.numbers and not few else "classes"
 
     def describe(self) -> str:
@@ -110,6 +123,7 @@ class Column(NamedTuple):
         kind = "dates" if self.dates else f"{kind} to write as 1234.5" if self.have_marks else kind
         mark = f" written {' or '.join(map(repr, self.marks))}" if self.marks else ""
         gaps = f", {self.gaps:,} gaps{mark}" if self.gaps else ""
+        kind = "codes" if self.codes else kind
         kind = "numbers of the rows" if self.counts_rows else kind
         return f"{self.name}: {kind}, {self.values:,} different{gaps}"
 

@@ -61,6 +61,8 @@ def read(path: Path, source: str) -> Found | None:
     arguments = [source, option("data.target", target.name), f"data.task={target.task()}"]
     if left := [column.name for column in columns if column not in useful]:
         arguments.append(f"data.leave_out={listed(left)}")
+    if codes := [column.name for column in useful if column.names_in_digits]:
+        arguments.append(f"data.categories={listed(codes)}")
     if marks := sorted({mark for column in useful for mark in column.marks}):
         arguments.append(f"data.gaps={listed(marks)}")
     return Found(words, "rows", arguments)

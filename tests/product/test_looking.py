@@ -249,7 +249,15 @@ def turns_in_parquet(path: Path) -> Path:
     return path
 
 
+def postcodes(path: Path) -> Path:
+    """Codes with zeros before them, rooms of which some are texts, and codes of the rows."""
+    rooms = ["1", "2", "2", "3", "3", "3", "4+", "many", "2", "1"]
+    rows = [[f"{n:05}", f"0{n % 7}067", rooms[n % 10], n % 17 + 0.5] for n in range(60)]
+    return write(path, ["key", "postcode", "rooms", "rent"], rows)
+
+
 SOURCES = {
+    "codes.csv": (postcodes, "table", ["postcode: codes, 7 different"]),
     "my [data] *": (oddly_named, "table", ['to predict: "rent" -> regression']),
     "turns.parquet": (turns_in_parquet, "causal-lm", ["30 conversations in conversations"]),
     "flats.csv.gz": (packed, "table", ["60 rows, 5 columns", "to predict: rent -> regression"]),
@@ -988,6 +996,18 @@ def test_folder_in_a_folder_is_looked_into(tmp_path: Path) -> None:
     (tmp_path / "round/again").symlink_to(tmp_path / "round")
     with pytest.raises(DdpgenError, match="nothing that a family reads"):
         look.look(tmp_path / "round")
+
+
+def test_codes_are_categories(tmp_path: Path) -> None:
+    """Those of few places; those of the rows are left out, and a code to predict is a class."""
+    found = look.look(postcodes(tmp_path / "t.csv"))
+    assert found.arguments[3:] == [
+        'data.leave_out=["key"]',
+        'data.categories=["postcode", "rooms"]',
+    ]
+    rows: list[list[object]] = [[n % 17 + 0.5, f"0{n % 30 // 10 * 17}"] for n in range(60)]
+    found = look.look(write(tmp_path / "u.csv", ["rent", "code"], rows))
+    assert found.arguments[1:3] == ["data.target=code", "data.task=classes"]
 
 
 def test_new_looks_proposes_and_says_how_to_train(tmp_path: Path) -> None:
