@@ -90,7 +90,7 @@ class Questionnaire:
         return all(answers[q.name] in q.meaning.data[kind] for q in asked)
 
     def misfit(self, kind: str, given: Mapping[str, Value]) -> list[str]:
-        """Words about answers that read no data from files, where a kind of data was found.
+        """Words about answers that are for no kind of data, where one was found.
 
         Raises:
             DdpgenError: an answer is for another kind of data, as look.py names them.
@@ -109,7 +109,7 @@ class Questionnaire:
                     remedy="give one of these, or leave the path out",
                 )
             reads = " or ".join(map(show, fitting))
-            words.append(f"{show(value)} reads no files by itself, as {reads} does: see data.py")
+            words.append(f"{show(value)}: ddpgen has no command for these data, as for {reads}")
         return words
 
     def _compile(self, source: str) -> tuple[jinja2.Template, tuple[str, ...]]:

@@ -52,7 +52,7 @@ def read(path: Path, source: str) -> Found | None:
     named = {column.name.lower(): column for column in useful}
     possible = [column for column in useful if column.values > 1] or useful
     target = next((named[name] for name in TARGETS if name in named), possible[-1])
-    words = [size, *(column.describe() for column in columns)]
+    words = [size, *(column.describe() for column in columns), *_refused_rows(names, found)]
     words.append(f"to predict: {target.name} -> {target.task()}")
     if target.values < 2:
         words.append(f"{target.name} is the same in all rows: nothing can be learnt")
@@ -66,6 +66,16 @@ def read(path: Path, source: str) -> Found | None:
     if marks := sorted({mark for column in useful for mark in column.marks}):
         arguments.append(f"data.gaps={listed(marks)}")
     return Found(words, "rows", arguments)
+
+
+def _refused_rows(names: list[str], rows: list[list[str]]) -> list[str]:
+    """Words about rows for which the program refuses a table."""
+    odd = [place for place, row in enumerate(rows, 1) if len(row) != len(names)]
+    words = [f"the program wants {FEWEST_ROWS} rows or more"] if len(rows) < FEWEST_ROWS else []
+    if odd:
+        cells = number(len(rows[odd[0] - 1]), "cell")
+        words.append(f"correct row {odd[0]}: it has {cells} for {len(names)} names")
+    return words
 
 
 def _refuse_strays(path: Path, columns: list[Column], numbers: list[int]) -> None:

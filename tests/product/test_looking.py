@@ -998,6 +998,15 @@ def test_folder_in_a_folder_is_looked_into(tmp_path: Path) -> None:
         look.look(tmp_path / "round")
 
 
+def test_rows_that_the_program_refuses_are_told(tmp_path: Path) -> None:
+    """A row of another length, and a table of few rows."""
+    rows: list[list[object]] = [[n, n * 2.5, "ab"[n % 2]] for n in range(8)]
+    rows[4].append("c")
+    words = look.look(write(tmp_path / "t.csv", ["x", "y", "kind"], rows)).words
+    assert "the program wants 10 rows or more" in words
+    assert "correct row 5: it has 4 cells for 3 names" in words
+
+
 def test_codes_are_categories(tmp_path: Path) -> None:
     """Those of few places; those of the rows are left out, and a code to predict is a class."""
     found = look.look(postcodes(tmp_path / "t.csv"))
@@ -1021,7 +1030,7 @@ def test_new_looks_proposes_and_says_how_to_train(tmp_path: Path) -> None:
     done = ddpgen("new", "q", "--defaults", *chosen, cwd=tmp_path)
     assert "data.source" not in done.stdout
     assert "tools.memory" not in done.stdout
-    assert "mlp reads no files by itself, as table does: see data.py" in done.stderr
+    assert "mlp: ddpgen has no command for these data, as for table" in done.stderr
     flats(tmp_path / "lr=0.1.csv")
     assert "rent -> regression" in ddpgen("new", "s", "--data", "lr=0.1.csv", cwd=tmp_path).stderr
     chosen = ("--data", "flats.csv", "--data", "model=resnet")
