@@ -86,8 +86,8 @@ def _refuse_strays(path: Path, columns: list[Column], numbers: list[int]) -> Non
             raise DdpgenError(
                 f"--data {show(str(path))}: row {numbers[place]}, column {show(column.name)}: "
                 f"{show(cell)} among numbers",
-                remedy="correct the cell or remove the row; empty the cell where nothing is known, or "
-                "leave the path out, and name the cell in data.gaps or the column in "
+                remedy="correct the cell or remove the row; empty the cell where nothing is known, "
+                "or leave the path out, and name the cell in data.gaps or the column in "
                 "data.categories",
             )
 
