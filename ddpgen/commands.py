@@ -83,7 +83,7 @@ def run_new(arguments: Namespace) -> int:
     given |= answers.from_flags(questionnaire, (t for t in arguments.data if t not in paths))
     found = look.look_at(paths)
     proposed = questionnaire.fitting(found.kind)
-    for line in found.words:
+    for line in [*questionnaire.misfit(found.kind, given), *found.words]:
         print(line, file=sys.stderr)
     if arguments.site:
         given = sites.load(arguments.site, questionnaire).fill(questionnaire, given)

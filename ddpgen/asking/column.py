@@ -1,6 +1,7 @@
 """One column of a table, and the task that it would be the target of."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -13,13 +14,22 @@ MARKED = re.compile(
     rf"[+-]?({_SIGN}?\s?[+-]?{_COMMAS}\s?{_SIGN}?"
     rf"|{_SIGN}\s?[+-]?\d*\.?\d+|\d*\.?\d+\s?{_SIGN})"
 )
-IDENTIFIER = re.compile(r"(?i:(.*[_ .-])?id)|.*[a-z]I[dD]")  # id, row_id, PassengerId
+# id, row_id, PassengerId, and what pandas calls the index of rows.
+IDENTIFIER = re.compile(r"(?i:(.*[_ .-])?id)|.*[a-z]I[dD]|Unnamed: \d+|__index_level_\d+__")
 FEWEST_ROWS = 10  # of which a count is told from quantities
 # What Arrow takes for an empty cell of CSV, and so does `table`.
 EMPTY = {
     *("#N/A", "#N/A N/A", "#NA", "N/A", "n/a", "NA", "NULL", "null"),
     *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
 }
+# What people write for an empty cell, in small letters.
+MARKS = {
+    *("?", "-", "--", "---", ".", "..", "_", "*", "unknown", "unk", "missing", "empty", "blank"),
+    *("none", "nil", "null", "(null)", "na", "n.a.", "n/a", "n/d", "nd", "not available", "tbd"),
+    *("not applicable", "not known", "no data", "undefined", "keine angabe", "k.a."),
+}
+FEW = 10  # one of so many cells, at most, is another text that stands for an empty cell
+STRAY = 20  # one of so many cells, at most, is a mistake among numbers
 LONG = 3.0  # words of a cell, in the mean, from which a column is one of texts to read
 
 
@@ -29,7 +39,8 @@ class Column(NamedTuple):
     name: str
     cells: list[str]  # those that are filled
     gaps: int
-    mark: str = ""  # the text that stands for an empty cell among numbers, such as "?"
+    marks: tuple[str, ...] = ()  # texts that stand for an empty cell among numbers, such as "?"
+    stray: tuple[int, str] | None = None  # a text among numbers that stands for none: place, cell
 
     @property
     def numbers(self) -> bool:
@@ -39,11 +50,7 @@ class Column(NamedTuple):
     @property
     def have_marks(self) -> bool:
         """Whether all cells are numbers, some of them written like 1234,5 or 1.234,5 or $12."""
-        return (
-            bool(self.cells)
-            and not self._plain
-            and all(_is_number(cell) or MARKED.fullmatch(cell.strip()) for cell in self.cells)
-        )
+        return bool(self.cells) and not self._plain and all(map(_is_numeral, self.cells))
 
     @property
     def _plain(self) -> bool:
@@ -55,6 +62,19 @@ class Column(NamedTuple):
         return bool(self.cells) and not self.numbers and all(map(_is_date, self.cells))
 
     @property
+    def codes(self) -> bool:
+        """Whether the cells only name something by digits, as 00123 does and 123 does not."""
+        cells = [cell.strip() for cell in self.cells]
+        padded = any(len(cell) > 1 and cell.startswith("0") for cell in cells)
+        return padded and all(map(str.isdecimal, cells))
+
+    @property
+    def names_in_digits(self) -> bool:
+        """Whether `table` would take the cells for quantities, or refuse texts among them."""
+        texts = [cell for cell in self.cells if not _is_numeral(cell)]
+        return self.codes or 0 < 2 * len(texts) < len(self.cells)
+
+    @property
     def values(self) -> int:
         """How many different cells there are."""
         return len(set(self.cells))
@@ -62,9 +82,9 @@ class Column(NamedTuple):
     @property
     def tells_rows_apart(self) -> bool:
         """Whether nothing can be learnt: nearly each row has its own text, a date, or a gap."""
-        distinct = 2 * self.values > len(self.cells)
-        own = distinct or self.dates
-        return not self.cells or (own if not self.numbers else self.counts_rows)
+        names = self.codes or not self.numbers
+        own = 2 * self.values > len(self.cells) or self.dates
+        return not self.cells or self.counts_rows or (names and own)
 
     @property
     def counts_rows(self) -> bool:
@@ -84,31 +104,55 @@ class Column(NamedTuple):
         words = sum(len(cell.split()) for cell in self.cells)
         return not self.numbers and words >= LONG * max(1, len(self.cells))
 
+    @property
+    def length(self) -> float:
+        """Characters of a cell, in the mean."""
+        return sum(map(len, self.cells)) / max(1, len(self.cells))
+
     def task(self) -> str:
         """The task of data.task that predicts this column."""
         if self.values == 2:
             return "binary"
         whole = self._plain and all(float(cell).is_integer() for cell in self.cells)
-        few = self.values <= FEW_VALUES and whole
+        few = self.codes or (self.values <= FEW_VALUES and whole)
         return "regression" if self.numbers and not few else "classes"
 
     def describe(self) -> str:
         """The column in a few words."""
         kind = "numbers" if self.numbers else "texts" if self.is_prose else "names"
         kind = "dates" if self.dates else f"{kind} to write as 1234.5" if self.have_marks else kind
-        mark = f" written {self.mark!r}" if self.mark else ""
+        mark = f" written {' or '.join(map(repr, self.marks))}" if self.marks else ""
         gaps = f", {self.gaps:,} gaps{mark}" if self.gaps else ""
+        kind = "codes" if self.codes else kind
         kind = "numbers of the rows" if self.counts_rows else kind
         return f"{self.name}: {kind}, {self.values:,} different{gaps}"
 
 
 def column_of(name: str, cells: Sequence[str]) -> Column:
-    """A column without its empty cells, and without the one text that stands for them."""
+    """A column without its empty cells, and without texts that stand for them among numbers."""
     filled = [cell for cell in cells if cell.strip() and cell not in EMPTY]
-    texts = [cell for cell in filled if not _is_number(cell) and not MARKED.fullmatch(cell.strip())]
-    mark = texts[0] if len(set(texts)) == 1 and 2 * len(texts) < len(filled) else ""
-    found = [cell for cell in filled if cell != mark]
-    return Column(name, found, len(cells) - len(found), mark)
+    texts = Counter(cell for cell in filled if not _is_numeral(cell))
+    mixed = 0 < 2 * texts.total() < len(filled)
+    marks = _marks(texts, len(filled)) if mixed else []
+    others = [text for text in texts if text not in marks] if mixed else []
+    once = all(texts[text] == 1 for text in others)  # what comes again is meant so
+    few = once and (len(others) == 1 or STRAY * len(others) <= len(filled))
+    is_stray = others and few and not IDENTIFIER.fullmatch(name)
+    stray = (cells.index(others[0]), others[0]) if is_stray else None
+    marks = [] if others else marks
+    found = [cell for cell in filled if cell not in marks]
+    return Column(name, found, len(cells) - len(found), tuple(marks), stray)
+
+
+def _marks(texts: Counter[str], filled: int) -> list[str]:
+    """Those that stand for empty cells: known ones, or the only one, if it is there again."""
+    known = sorted(text for text in texts if text.strip().lower() in MARKS)
+    alone = len(texts) == 1 < texts.total() and FEW * texts.total() <= filled
+    return known or ([*texts] if alone else [])
+
+
+def _is_numeral(cell: str) -> bool:
+    return _is_number(cell) or bool(MARKED.fullmatch(cell.strip()))
 
 
 def lack_names(columns: list[Column]) -> bool:
@@ -130,14 +174,6 @@ def _is_date(cell: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def text_and_label(columns: list[Column]) -> tuple[Column, Column] | None:
-    """The column of texts and that of labels, where these are what the table is about."""
-    prose = [column for column in columns if column.is_prose]
-    others = [column for column in columns if not column.is_prose and column.values > 1]
-    labels = [column for column in others if 2 * column.values <= len(column.cells)]
-    return (prose[0], labels[-1]) if len(prose) == 1 and len(labels) == len(others) == 1 else None
 
 
 def _is_number(cell: str) -> bool:

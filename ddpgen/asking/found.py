@@ -1,13 +1,14 @@
 """What was found at a path that somebody wants to train on."""
 
+import json
 from collections.abc import Iterable, Mapping
 from itertools import chain
+from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ddpgen.asking.column import Column
-
 ROWS = 1000  # of a table that are looked at
+QUOTES = ("'", '"')
 
 
 class Found(NamedTuple):
@@ -19,17 +20,29 @@ class Found(NamedTuple):
     # More of them, by a choice that may be answered.
     of_choices: Mapping[str, list[str]] = MappingProxyType({})
 
+    def at(self, path: Path) -> "Found":
+        """The same at another path."""
+        source = f"data.source={path.absolute()}"
+        return self._replace(arguments=[source, *self.arguments[1:]])
+
+    def saying(self, words: list[str]) -> "Found":
+        """The same with more words."""
+        return self._replace(words=[*self.words, *words])
+
     def arguments_with(self, values: Iterable[object]) -> list[str]:
         """The arguments of train.py, where these are the answers."""
         more = (self.of_choices.get(value, []) for value in values if isinstance(value, str))
         return [*self.arguments, *chain.from_iterable(more)] if self.arguments else []
 
 
-def labelled_texts(size: str, text: Column, label: Column, source: str) -> Found:
-    """Texts in one column, and their classes in another."""
-    words = [f"{size}: texts in {text.name}, {label.values:,} classes in {label.name}"]
-    names = [f"data.text={text.name}", f"data.label={label.name}"]
-    return Found(words, "labelled texts", [source, *names])
+def option(key: str, text: str) -> str:
+    """An argument of train.py, which reads a text in quotes without them."""
+    return f"{key}={listed(text) if text.startswith(QUOTES) else text}"
+
+
+def listed(value: str | list[str]) -> str:
+    """A text or a list of texts in TOML, which knows not all escapes of JSON."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def number(count: int, thing: str, of: str = "") -> str:

@@ -15,9 +15,11 @@ from ddpgen.errors import DdpgenError, show
 ENDINGS = {".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 SHARDS = (".tar", ".parquet")
 VALIDATION = ("val", "valid", "validation")  # folders of images that are held out
-SPLITS = ("data", "train", "training", "test", "testing", *VALIDATION)  # folders of shards
+SPLITS = ("train", "training", "test", "testing", *VALIDATION)  # names of splits, and of no class
 HIDDEN = (".", "__", "@eaDir")  # how names begin that programs keep for themselves
 LABELS = ("label", "labels", "class", "target", "y", "fine_label")  # columns of classes
+SYSTEM = {"Thumbs.db", "desktop.ini"}  # files that a system writes beside images
+MOST_NAMES = 3  # of files that are not read, in words
 MEMBERS = 10_000  # of a tar file that are looked at
 
 
@@ -26,6 +28,7 @@ class Images(NamedTuple):
 
     words: str
     arguments: list[str]
+    more: tuple[str, ...] = ()  # lines about what is not read
 
 
 # --- Folders --------------------------------------------------------------------------------------
@@ -37,15 +40,59 @@ def in_folders(folder: Path) -> Images | None:
     held_out = [folder / name for name in VALIDATION if (folder / name).is_dir()]
     alone = train.is_dir() and not held_out  # what else is there, such as test/, is no class
     if alone and (inside := in_folders(train)):
-        return inside
+        left = [p.name for p in sorted(folder.glob("*/")) if _shown(p.name) and p != train]
+        more = (f"left out: {', '.join(left)}",) if left else ()
+        return inside._replace(more=(*inside.more, *more))
     parts = [train, held_out[0]] if train.is_dir() and held_out else [folder]
     classes = {p.name for part in parts for p in part.glob("*/") if not p.name.startswith(HIDDEN)}
     images = sum(1 for part in parts for _ in _below(part))
+    if images and len(parts) == 1:
+        _refuse_splits(folder, sorted(classes))
     if len(classes) < 2 or not images:
         return None
     words = f"{images:,} images in {len(classes):,} classes"
     words += f", some of them in {parts[-1].name}/" if len(parts) > 1 else ""
-    return Images(words, [f"data.source={folder.absolute()}"])
+    return Images(words, [f"data.source={folder.absolute()}"], (*_passed_over(parts),))
+
+
+def _passed_over(parts: Sequence[Path]) -> Iterator[str]:
+    """Words about files that are no images by their endings, and folders without images."""
+    places = [place for part in parts for place in sorted(part.glob("*/")) if _shown(place.name)]
+    walks = (os.walk(place) for place in places)
+    files = [n for walk in walks for _, _, names in walk for n in names if _shown(n)]
+    if others := sorted(n for n in files if not _is_image(n) and n not in SYSTEM):
+        more = ", ..." if len(others) > MOST_NAMES else ""
+        shown = f"{', '.join(others[:MOST_NAMES])}{more}"
+        yield f"not read, by ending: {len(others):,} of {len(files):,} files, {shown}"
+    roots = [parts[0].parent, *parts] if len(parts) > 1 else parts
+    for path in (path for root in roots for path in root.glob("*.*") if _is_image(path.name)):
+        yield f"{path.name} lies in no class: move it, the program refuses it"
+    for place in places:
+        if not any(True for _ in _below(place)):
+            yield f"{place.name}/ holds no images: remove it, the program refuses such a class"
+
+
+def _shown(name: str) -> bool:
+    return not name.startswith(HIDDEN)
+
+
+def _refuse_splits(folder: Path, classes: Sequence[str]) -> None:
+    """Refuse folders with the names of splits, which a project would take for classes."""
+    named = [name for name in classes if {*re.split(r"[^a-z]+", name.lower())} & {*SPLITS}]
+    exactly = any(name.lower() in SPLITS for name in named)
+    if not named or not (exactly or len(named) == len(classes)):
+        return
+    shown = " and ".join(f"{name}/" for name in named)
+    raise DdpgenError(
+        f"--data {show(str(folder))}: {show(shown)} would be classes, and have names of splits",
+        remedy="call the folder for training train/ and the one for validation val/, in small "
+        "letters, and move all others elsewhere; or give the one to train on: --data "
+        + show(str(folder / max(named, key=_trains))),
+    )
+
+
+def _trains(name: str) -> bool:
+    return "train" in name.lower()
 
 
 def _below(folder: Path) -> Iterator[Path]:
@@ -68,8 +115,20 @@ def misplaced(folder: Path) -> str:
     """What is wrong with images or tar files in a folder that no family reads, or ""."""
     if deeper := sorted({path.parent.name for path in folder.glob("*/*.tar")}):
         return f"its tar files lie in folders that are no splits, such as {show(deeper[0])}"
-    images = sum(1 for _ in _below(folder))
+    images = loose(folder)
     return f"{images:,} images, but not in one folder for each class" if images else ""
+
+
+def loose(folder: Path) -> int:
+    """How many images lie in a folder and below."""
+    return sum(1 for _ in _below(folder))
+
+
+def named_as_splits(folder: Path) -> list[str]:
+    """The folders in a folder, where the names of all are those of splits or of images."""
+    names = sorted(p.name for p in folder.glob("*/") if not p.name.startswith(HIDDEN))
+    words = [{*re.split(r"[^a-z]+", name.lower())} for name in names]
+    return names if all(part & {*SPLITS, "images"} for part in words) else []
 
 
 # --- Shards ---------------------------------------------------------------------------------------
@@ -105,7 +164,7 @@ def _shards(source: Path) -> list[Path]:
     """The files, where a project looks for them."""
     if source.is_file():
         return [source] if source.suffix in SHARDS else []
-    folders = [source, *(source / name for name in SPLITS)]
+    folders = [source, *(source / name for name in ("data", *SPLITS))]
     found = [path for folder in folders for path in folder.glob("*.*") if path.suffix in SHARDS]
     return sorted(path for path in found if not path.name.startswith(HIDDEN))
 

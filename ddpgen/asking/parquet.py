@@ -14,6 +14,7 @@ MAGIC = b"PAR1"
 BYTES = 6  # the type of a column of bytes, which texts are, too
 SCHEMA, ROWS, NOTES = 2, 3, 5  # fields of the end
 TYPE, NAME, CHILDREN, CONVERTED, LOGICAL = 1, 4, 5, 6, 10  # of a column
+UTF_8, STRING = 0, 1  # of CONVERTED and of LOGICAL: a text
 DEEPEST = 32  # structs in each other
 
 
@@ -23,6 +24,7 @@ class Column(NamedTuple):
     name: str
     binary: bool  # bytes that are no text
     parts: tuple["Column", ...]
+    text: bool = False
 
 
 class Parquet(NamedTuple):
@@ -71,8 +73,10 @@ def _refused(path: Path) -> DdpgenError:
 
 def _column(about: dict[int, Any], following: Any) -> Column:
     parts = tuple(_column(next(following), following) for _ in range(about.get(CHILDREN, 0)))
-    text = CONVERTED in about or LOGICAL in about
-    return Column(about[NAME].decode(), about.get(TYPE) == BYTES and not text, parts)
+    noted = CONVERTED in about or LOGICAL in about
+    text = about.get(CONVERTED) == UTF_8 or STRING in about.get(LOGICAL, {})
+    is_bytes = about.get(TYPE) == BYTES
+    return Column(about[NAME].decode(), is_bytes and not noted, parts, is_bytes and text)
 
 
 class _Compact:

@@ -17,7 +17,7 @@ import yaml
 from jinja2.sandbox import SandboxedEnvironment
 
 from ddpgen.asking.question import Meaning, Question, Value, parse
-from ddpgen.errors import show
+from ddpgen.errors import DdpgenError, show
 from ddpgen.fetching import template_source
 
 # A question that only says what became of an earlier version's choices of the question after it.
@@ -88,6 +88,29 @@ class Questionnaire:
         """Whether answers to all questions fit a kind of data, as look.py names it."""
         asked = [q for q in self.questions.values() if kind in q.meaning.data]
         return all(answers[q.name] in q.meaning.data[kind] for q in asked)
+
+    def misfit(self, kind: str, given: Mapping[str, Value]) -> list[str]:
+        """Words about answers that are for no kind of data, where one was found.
+
+        Raises:
+            DdpgenError: an answer is for another kind of data, as look.py names them.
+        """
+        words = []
+        for question in (q for q in self.questions.values() if kind in q.meaning.data):
+            value, fitting = given.get(question.name), question.meaning.data[kind]
+            if value is None or value in fitting:
+                continue
+            if any(value in values for values in question.meaning.data.values()):
+                raise DdpgenError(
+                    "does not read what lies at the path that --data names",
+                    option=question.name,
+                    value=value,
+                    allowed=fitting,
+                    remedy="give one of these, or leave the path out",
+                )
+            reads = " or ".join(map(show, fitting))
+            words.append(f"{show(value)}: ddpgen has no command for these data, as for {reads}")
+        return words
 
     def _compile(self, source: str) -> tuple[jinja2.Template, tuple[str, ...]]:
         names = jinja2.meta.find_undeclared_variables(self._environment.parse(source))

@@ -1,6 +1,7 @@
 """Records in JSON or in JSON lines: read, and whether they hold conversations."""
 
 import json
+from collections.abc import Collection, Iterable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ def read(path: Path, count: int) -> list[dict[str, Any]]:
     if path.suffix.lower() == ".json":
         return _listed(path)[:count]
     found = []
-    with path.open(encoding="utf-8") as file:
+    with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(islice(file, count), start=1):
             try:
                 found += [json.loads(line)] if line.strip() else []
@@ -36,18 +37,22 @@ def read(path: Path, count: int) -> list[dict[str, Any]]:
 
 def _listed(path: Path) -> list[dict[str, Any]]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:
         raise DdpgenError(f"--data {show(str(path))}: no JSON: {error}") from error
     good = isinstance(found, list) and all(isinstance(record, dict) for record in found)
     return found if good else []
 
 
-def pair_of(records: list[dict[str, Any]]) -> str:
-    """The columns of a question and its answer, in words, or ""."""
+def pair_of(records: list[dict[str, Any]]) -> tuple[str, ...]:
+    """The columns of a question and its answer, or none."""
+    return pair_in({*records[0]}.intersection(*records))
+
+
+def pair_in(names: Iterable[str]) -> tuple[str, ...]:
+    """The columns of a question and its answer among these, or none."""
     pairs = [(question, answer) for question in PAIRS for answer in PAIRS[question]]
-    inside = (pair for pair in pairs if all({*pair} <= record.keys() for record in records))
-    return " and ".join(next(inside, ()))
+    return next((pair for pair in pairs if {*pair} <= {*names}), ())
 
 
 def column_of_conversations(records: list[dict[str, Any]]) -> str:
@@ -58,5 +63,9 @@ def column_of_conversations(records: list[dict[str, Any]]) -> str:
 
 def _is_chat(value: object) -> bool:
     turns = value if isinstance(value, list) else []
-    kinds = ({"role", "content"}, {"from", "value"})
-    return bool(turns) and all(isinstance(t, dict) and any(k <= {*t} for k in kinds) for t in turns)
+    return bool(turns) and all(isinstance(turn, dict) and is_turn(turn) for turn in turns)
+
+
+def is_turn(names: Collection[str]) -> bool:
+    """Whether these are the names of who speaks and what is said."""
+    return any(kind <= {*names} for kind in ({"role", "content"}, {"from", "value"}))

@@ -3,17 +3,17 @@
 import bz2
 import csv
 import gzip
-import json
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
-from ddpgen.asking.column import Column, column_of, lack_names, text_and_label
-from ddpgen.asking.found import ROWS, Found, labelled_texts, number
+from ddpgen.asking import image_tables
+from ddpgen.asking.column import FEWEST_ROWS, Column, column_of, lack_names
+from ddpgen.asking.found import ROWS, Found, listed, number, option
+from ddpgen.asking.texts import labelled_texts, text_and_label
 from ddpgen.errors import DdpgenError, show
 
-FIRST = 2**16  # bytes of a text that are looked at
 TARGETS = ("target", "label", "class", "y", "price", "outcome", "survived", "diagnosis")
 
 
@@ -37,36 +37,88 @@ def read(path: Path, source: str) -> Found | None:
         return None
     columns = list(columns_of(names, rows))
     _refuse_names(path, columns)
+    image_tables.refuse(path, columns, delimiter)
     size = f"{more}{len(rows):,} rows, {len(names):,} columns"
-    if (
-        delimiter != "|"
-        and path.suffix in (".csv", ".tsv")
-        and (labelled := text_and_label(columns))
-    ):
-        return labelled_texts(size, *labelled, source)
+    if labelled := text_and_label(columns):
+        _refuse_packed(path, delimiter)
+        return labelled_texts(size, labelled, source)
+    _refuse_strays(path, columns, [n for n, row in enumerate(found, 1) if len(row) == len(names)])
     useful = [column for column in columns if not column.tells_rows_apart]
     if len(useful) < 2:  # the numbers of the rows may be all that there is to learn from
         useful = [column for column in columns if column in useful or column.counts_rows]
+    if len(useful) < 2 and len(rows) >= FEWEST_ROWS:
+        _refuse_useless(path, [column.name for column in useful])
     useful = useful or columns
     named = {column.name.lower(): column for column in useful}
     possible = [column for column in useful if column.values > 1] or useful
     target = next((named[name] for name in TARGETS if name in named), possible[-1])
-    words = [size, *(column.describe() for column in columns)]
+    words = [size, *(column.describe() for column in columns), *_refused_rows(names, found)]
     words.append(f"to predict: {target.name} -> {target.task()}")
     if target.values < 2:
         words.append(f"{target.name} is the same in all rows: nothing can be learnt")
     if target.gaps:
         words.append(f"leave out the rows without {target.name}: the program refuses them")
-    arguments = [source, f"data.target={target.name}", f"data.task={target.task()}"]
+    arguments = [source, option("data.target", target.name), f"data.task={target.task()}"]
     if left := [column.name for column in columns if column not in useful]:
-        arguments.append(f"data.leave_out={json.dumps(left)}")
-    if marks := sorted({column.mark for column in useful if column.mark}):
-        arguments.append(f"data.gaps={json.dumps(marks)}")
+        arguments.append(f"data.leave_out={listed(left)}")
+    if codes := [column.name for column in useful if column.names_in_digits]:
+        arguments.append(f"data.categories={listed(codes)}")
+    if marks := sorted({mark for column in useful for mark in column.marks}):
+        arguments.append(f"data.gaps={listed(marks)}")
     return Found(words, "rows", arguments)
+
+
+def _refused_rows(names: list[str], rows: list[list[str]]) -> list[str]:
+    """Words about rows for which the program refuses a table."""
+    odd = [place for place, row in enumerate(rows, 1) if len(row) != len(names)]
+    words = [f"the program wants {FEWEST_ROWS} rows or more"] if len(rows) < FEWEST_ROWS else []
+    if odd:
+        cells = number(len(rows[odd[0] - 1]), "cell")
+        words.append(f"correct row {odd[0]}: it has {cells} for {len(names)} names")
+    return words
+
+
+def _refuse_strays(path: Path, columns: list[Column], numbers: list[int]) -> None:
+    """Refuse a text among numbers that stands for no empty cell, by row and column."""
+    for column in columns:
+        if column.stray:
+            place, cell = column.stray
+            raise DdpgenError(
+                f"--data {show(str(path))}: row {numbers[place]}, column {show(column.name)}: "
+                f"{show(cell)} among numbers",
+                remedy="correct the cell or remove the row; empty the cell where nothing is known, "
+                "or leave the path out, and name the cell in data.gaps or the column in "
+                "data.categories",
+            )
+
+
+def _refuse_useless(path: Path, useful: list[str]) -> None:
+    """Refuse a table without a column to predict, or without one to predict it from."""
+    whose = f"{useful[0]} alone could be learnt: all other" if useful else "all its"
+    raise DdpgenError(
+        f"--data {show(str(path))}: {whose} columns only tell the rows apart",
+        remedy="add columns whose values come again, or numbers; texts alone, and questions with "
+        "their answers, are read from .jsonl",
+    )
+
+
+def _refuse_packed(path: Path, delimiter: str) -> None:
+    """Refuse texts with labels in a file that `text-classifier` cannot read."""
+    if delimiter == "|" or path.suffix.lower() in (".gz", ".bz2"):
+        raise DdpgenError(
+            f"--data {show(str(path))}: texts with labels are read from plain files with commas, "
+            "semicolons or tabs",
+            remedy="unpack the file, or write it with one of these between the columns",
+        )
 
 
 def _refuse_header(path: Path, names: list[str], rows: list[list[str]]) -> None:
     """Refuse a table in which no row has as many cells as the first line has names."""
+    if names and not rows:
+        raise DdpgenError(
+            f"--data {show(str(path))}: {number(len(names), 'name')} of columns and no row",
+            remedy="write the rows below the line of names",
+        )
     if rows:
         raise DdpgenError(
             f"--data {show(str(path))}: the first line has {number(len(names), 'name')}, the row "
@@ -94,14 +146,6 @@ def columns_of(names: list[str], rows: list[list[str]]) -> Iterator[Column]:
     """The columns of rows that have a cell for each name."""
     for name, cells in zip(names, zip(*rows, strict=True), strict=True):
         yield column_of(name, cells)
-
-
-def has_tabs(path: Path) -> bool:
-    """Whether a text is a table: each of its first lines has as many tabs."""
-    with path.open("rb") as file:
-        *lines, _ = [*file.read(FIRST).splitlines(), b""]
-    counts = {line.count(b"\t") for line in lines}
-    return len(counts) == 1 and counts != {0}
 
 
 def _open(path: Path) -> TextIO:

@@ -6,9 +6,11 @@ import gzip
 import io
 import json
 import random
+import shutil
 import tarfile
+import textwrap
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -229,7 +231,35 @@ def with_empty_column(path: Path) -> Path:
     return path
 
 
+def oddly_named(path: Path) -> Path:
+    """Characters that patterns, JSON and TOML read as something else."""
+    path.mkdir()
+    rows = [[n % 7 + 0.5, f"flat {n}", n * 1.5, f"'{n}'"] for n in range(60)]
+    for name in ("a", "b"):
+        write(path / f"{name}.csv", ["size", 'na"me \N{GRINNING FACE}', '"rent"', "Größe"], rows)
+    return path
+
+
+def turns_in_parquet(path: Path) -> Path:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    turns = [{"from": "human", "value": PAIR["q"]}, {"from": "gpt", "value": PAIR["a"]}]
+    parquet.write_table(pa.table({"id": [*range(30)], "conversations": [turns] * 30}), path)
+    return path
+
+
+def postcodes(path: Path) -> Path:
+    """Codes with zeros before them, rooms of which some are texts, and codes of the rows."""
+    rooms = ["1", "2", "2", "3", "3", "3", "4+", "many", "2", "1"]
+    rows = [[f"{n:05}", f"0{n % 7}067", rooms[n % 10], n % 17 + 0.5] for n in range(60)]
+    return write(path, ["key", "postcode", "rooms", "rent"], rows)
+
+
 SOURCES = {
+    "codes.csv": (postcodes, "table", ["postcode: codes, 7 different"]),
+    "my [data] *": (oddly_named, "table", ['to predict: "rent" -> regression']),
+    "turns.parquet": (turns_in_parquet, "causal-lm", ["30 conversations in conversations"]),
     "flats.csv.gz": (packed, "table", ["60 rows, 5 columns", "to predict: rent -> regression"]),
     "flats.txt": (with_tabs, "table", ["60 rows, 5 columns", "to predict: rent -> regression"]),
     "empty column.csv": (with_empty_column, "table", ["to predict: rent -> regression"]),
@@ -328,6 +358,39 @@ def test_texts_in_place_of_empty_cells_are_told(tmp_path: Path) -> None:
     assert "mark: numbers, 53 different, 7 gaps written '?'" in found.words
     assert any(words.startswith("names: names") for words in found.words)
     assert 'data.gaps=["?"]' in found.arguments
+
+
+def sized(path: Path, odd: dict[int, str]) -> Path:
+    rows: list[list[object]] = [[odd.get(n, 0.5 * n), n % 4, 3 * n] for n in range(1, 61)]
+    return write(path, ["size", "rooms", "price"], rows)
+
+
+@pytest.mark.parametrize(
+    ("odd", "row"),
+    [({9: "large"}, 9), ({60: "Total"}, 60), ({5: "?", 9: "?", 30: "larg"}, 30)],
+)
+def test_mistake_among_numbers_is_no_gap(odd: dict[int, str], row: int, tmp_path: Path) -> None:
+    """It is told by its row, which the program counts alike, and what to do."""
+    with pytest.raises(DdpgenError, match=f"row {row}, column size: {odd[row]} among numbers"):
+        look.look(sized(tmp_path / "t.csv", odd))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{9: "?"}, {9: "Unknown"}, {9: "n.a."}, {9: "?", 20: "-"}, {9: "not asked", 20: "not asked"}],
+)
+def test_texts_that_stand_for_empty_cells_are_gaps(odd: dict[int, str], tmp_path: Path) -> None:
+    """Those that people use; others where they come again."""
+    found = look.look(sized(tmp_path / "t.csv", odd))
+    assert f"data.gaps={json.dumps(sorted({*odd.values()}))}" in found.arguments
+
+
+def test_numbers_of_tickets_have_texts_among_them(tmp_path: Path) -> None:
+    """They only name something, and are left out: nothing is a mistake in them."""
+    for name, odd in (("ticket", {n: f"A/{n}" for n in range(7, 21)}), ("row_id", {9: "A9"})):
+        rows = [[odd.get(n, 9 * n), n % 4, 3 * n] for n in range(1, 61)]
+        found = look.look(write(tmp_path / "t.csv", [name, "rooms", "price"], rows))
+        assert f'data.leave_out=["{name}"]' in found.arguments
 
 
 PAIR = {"q": "Where is the house of Ada?", "a": "In the town behind the old bridge."}
@@ -500,6 +563,7 @@ def test_what_nobody_reads_is_said(tmp_path: Path) -> None:
     (tmp_path / "loose").mkdir()
     (tmp_path / "loose" / "0.png").write_bytes(picture("red"))
     samples(tmp_path / "parts" / "first" / "0.tar")
+    samples(tmp_path / "parts" / "second" / "0.tar")
     samples(tmp_path / "both" / "all.tar")
     images(tmp_path / "both")
     for name, reason in {
@@ -516,7 +580,7 @@ def test_what_nobody_reads_is_said(tmp_path: Path) -> None:
         "a.docx": "nothing that a family reads",
         "a.xlsx": "is a spreadsheet: save the table as CSV in UTF-8",
         "rows.jsonl": "without one column of texts: write other columns as a table",
-        "empty.csv": "nothing that a family reads",
+        "empty.csv": "the file is empty",
         "folder": "nothing that a family reads",
         "cut.csv.gz": "ended before the end-of-stream marker",
         "no.csv.gz": "Not a gzipped file",
@@ -525,6 +589,434 @@ def test_what_nobody_reads_is_said(tmp_path: Path) -> None:
     }.items():
         with pytest.raises(DdpgenError, match=reason):
             look.look(tmp_path / name)
+
+
+def sentence(number: int, times: int = 1) -> str:
+    return f"{number}: " + " ".join(SENTENCES[(number + n) % 3] for n in range(times))
+
+
+def rows_of(columns: dict[str, Callable[[int], object]], count: int = 60) -> list[list[object]]:
+    return [[cell(number) for cell in columns.values()] for number in range(count)]
+
+
+def csv_of(path: Path, columns: dict[str, Callable[[int], object]]) -> Path:
+    return write(path, [*columns], rows_of(columns))
+
+
+def jsonl_of(path: Path, columns: dict[str, Callable[[int], object]]) -> Path:
+    rows = (dict(zip(columns, row, strict=True)) for row in rows_of(columns))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+TITLED: dict[str, Callable[[int], object]] = {
+    "title": sentence,
+    "body": lambda n: sentence(n, 5),
+    "category": lambda n: "ab"[n % 2],
+}
+NUMBERED: dict[str, Callable[[int], object]] = {
+    "id": lambda n: n,
+    "tweet": sentence,
+    "stars": lambda n: n * 7 % 5,
+}
+WITH_TEXTS: dict[str, tuple[dict[str, Callable[[int], object]], list[str], list[str]]] = {
+    "numbered": (NUMBERED, ["data.text=tweet", "data.label=stars"], ["not read: id"]),
+    "codes": (
+        {"id": lambda n: f"{n:05d}", "text": sentence, "label": lambda n: n % 2},
+        ["data.text=text", "data.label=label"],
+        ["not read: id"],
+    ),
+    "two texts": (
+        TITLED,
+        ["data.text=body", "data.label=category"],
+        ["of the texts in title, body only body is read: join columns to read more of them"],
+    ),
+    "dated": (
+        {
+            "Review Text": sentence,
+            "lang": lambda n: ["en", "de"][n // 7 % 2],
+            "on": lambda n: f"2024-03-{1 + n % 28:02d}",
+            "Sentiment": lambda n: "ab"[n % 2],
+        },
+        ["data.text=Review Text", "data.label=Sentiment"],
+        ["not read: lang, on"],
+    ),
+}
+
+
+@pytest.mark.parametrize("make", [csv_of, jsonl_of])
+@pytest.mark.parametrize("name", WITH_TEXTS)
+def test_texts_and_labels_are_found_among_other_columns(
+    name: str, make: Callable[..., Path], tmp_path: Path
+) -> None:
+    """Numbers of rows, days, codes and further texts make no table of them."""
+    columns, arguments, words = WITH_TEXTS[name]
+    path = make(tmp_path / ("t.csv" if make is csv_of else "t.jsonl"), columns)
+    found = look.look(path)
+    assert found.kind == "labelled texts"
+    assert found.arguments == [f"data.source={path}", *arguments]
+    assert {*words} <= {*found.words}
+
+
+def test_texts_beside_groups_and_gaps_are_found(tmp_path: Path) -> None:
+    """Of an object nothing is read; a row without a label would be refused."""
+    columns: dict[str, Callable[[int], object]] = {
+        "text": sentence,
+        "label": lambda n: None if n == 3 else n % 2,
+        "meta": lambda n: {"a": n % 2},
+    }
+    found = look.look(jsonl_of(tmp_path / "t.jsonl", columns))
+    assert found.kind == "labelled texts"
+    assert "leave out the 1 row without label: the program refuses them" in found.words
+
+
+def test_tables_with_a_free_text_stay_tables(tmp_path: Path) -> None:
+    columns: dict[str, Callable[[int], object]] = {
+        "size": lambda n: n % 17 + 0.5,
+        "district": lambda n: ["north", "south"][n % 2],
+        "comment": sentence,
+        "rating": lambda n: n % 5,
+    }
+    assert look.look(csv_of(tmp_path / "t.csv", columns)).kind == "rows"
+
+
+def test_answers_and_texts_to_read_are_no_labels(tmp_path: Path) -> None:
+    """Instructions with a category are conversations; of several texts the usual name counts."""
+    pair: dict[str, Callable[[int], object]] = {
+        "instruction": sentence,
+        "response": lambda n: sentence(n + 1),
+        "category": lambda n: "ab"[n % 2],
+    }
+    found = look.look(jsonl_of(tmp_path / "pairs.jsonl", pair))
+    assert found.words == ["60 conversations of instruction and response"]
+    texts = look.look(jsonl_of(tmp_path / "t.jsonl", {"title": sentence, "text": sentence}))
+    assert texts.arguments[1:] == ["data.column=text"]
+
+
+def test_packed_texts_with_labels_are_refused(tmp_path: Path) -> None:
+    """The classifier reads plain files; a table of their columns would learn nothing."""
+    plain = csv_of(tmp_path / "t.csv", NUMBERED)
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(plain.read_bytes()))
+    with pytest.raises(DdpgenError, match="texts with labels are read from plain files"):
+        look.look(tmp_path / "t.csv.gz")
+
+
+def test_tables_without_a_feature_are_refused(tmp_path: Path) -> None:
+    """Questions and answers in CSV; names with a class; one column."""
+    for columns, reason in (
+        ({"question": sentence, "answer": lambda n: sentence(n + 1)}, "all its columns only tell"),
+        (
+            {"name": lambda n: f"flat {n}", "kind": lambda n: "ab"[n % 2]},
+            "kind alone could be learnt",
+        ),
+        ({"kind": lambda n: n % 3}, "kind alone could be learnt"),
+    ):
+        with pytest.raises(DdpgenError, match=reason):
+            look.look(csv_of(tmp_path / "t.csv", columns))
+
+
+def listed_images(path: Path, table: str, place: str, ending: str) -> Path:
+    """Images in one folder, and a table that names them and their classes."""
+    (path / place).mkdir(parents=True)
+    for n in range(24):
+        (path / place / f"im{n:03}.png").write_bytes(picture(("red", "blue")[n % 2]))
+    rows: list[list[object]] = [[n, f"im{n:03}{ending}", "ab"[n % 2]] for n in range(24)]
+    write(path / table, ["", "file", "what is it"], rows)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("table", "place", "ending"),
+    [("labels.csv", ".", ".png"), ("train.csv", "train_images", ".png"), ("t.csv", "images", "")],
+)
+def test_table_of_images_is_refused_with_lines_that_sort_them(
+    table: str, place: str, ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No model would learn anything from their names; the lines make folders of classes."""
+    source = listed_images(tmp_path / "my images", table, place, ending)
+    (source / "test_images").mkdir()
+    (source / "test_images" / "other.png").write_bytes(picture("red"))
+    for path in (source, source / table):
+        with pytest.raises(DdpgenError, match="file names images, which are read from one") as told:
+            look.look(path)
+    monkeypatch.chdir(tmp_path)
+    exec(textwrap.dedent("\n".join(told.value.remedy.splitlines()[1:])), {})
+    assert look.look(tmp_path / "sorted").words == ["24 images in 2 classes"]
+
+
+def test_images_without_classes_are_named_without_lines(tmp_path: Path) -> None:
+    rows: list[list[object]] = [[f"im{n}.jpg", f"a picture, number {n}"] for n in range(24)]
+    path = write(tmp_path / "t.csv", ["file", "caption"], rows)
+    with pytest.raises(DdpgenError, match="copy each image into a folder that is called as its"):
+        look.look(path)
+
+
+def test_table_with_images_beside_its_features_stays_one(tmp_path: Path) -> None:
+    rows: list[list[object]] = [[f"im{n}.jpg", n % 7, "ab"[n % 2], n * 1.5] for n in range(24)]
+    found = look.look(write(tmp_path / "t.csv", ["picture", "rooms", "kind", "price"], rows))
+    assert found.arguments[1] == "data.target=price"
+
+
+def test_tables_of_other_splits_are_left_out(tmp_path: Path) -> None:
+    """As Kaggle has them: the table to predict for has no target, and comes first by name."""
+    flats(tmp_path / "train.csv")
+    write(tmp_path / "test.csv", ["size", "name"], [[n, f"flat {n}"] for n in range(20)])
+    write(tmp_path / "sample_submission.csv", ["name", "rent"], [["flat 1", 2]] * 20)
+    found = look.look(tmp_path)
+    assert found.arguments[:2] == [f"data.source={tmp_path}/train.csv", "data.target=rent"]
+    assert "left out, by name: sample_submission.csv, test.csv" in found.words
+
+
+def test_several_tables_for_training_are_named_by_a_pattern(tmp_path: Path) -> None:
+    for name in ("train_1.csv", "train_2.csv", "test.csv"):
+        flats(tmp_path / name)
+    found = look.look(tmp_path)
+    assert found.arguments[0] == f"data.source={tmp_path}/train_*.csv"
+    assert found.words[0] == "2 tables; of the first:"
+    flats(tmp_path / "train_of_test.csv").rename(tmp_path / "a_train.csv")
+    found = look.look(tmp_path)
+    assert found.arguments[0] == f"data.source={tmp_path}/a_train.csv"
+    assert "only a_train.csv of 3 files is read: join them into one" in found.words
+
+
+def test_splits_of_texts_and_conversations_are_said(tmp_path: Path) -> None:
+    """What the families read by themselves, and what they would train on by mistake."""
+    for name in ("train", "dev", "test"):
+        reviews(tmp_path / f"{name}.csv")
+    found = look.look(tmp_path)
+    assert found.arguments[0] == f"data.source={tmp_path}"
+    assert found.words[1:] == [
+        "left out, by name: dev.csv, test.csv",
+        "for validation files called val.* or validation.* would be read",
+    ]
+    chats(tmp_path / "chats")
+    assert "for validation: val.jsonl" in look.look(tmp_path / "chats").words
+    shutil.copy(tmp_path / "chats/train.jsonl", tmp_path / "chats/test.jsonl")
+    found = look.look(tmp_path / "chats")
+    assert found.arguments[0] == f"data.source={tmp_path}/chats/train.jsonl"
+    assert "left out, by name: test.jsonl, val.jsonl" in found.words
+    (tmp_path / "chats/train.jsonl").rename(tmp_path / "chats/train_1.jsonl")
+    (tmp_path / "chats/val.jsonl").rename(tmp_path / "chats/train_2.jsonl")
+    words = look.look(tmp_path / "chats").words
+    assert "move test.jsonl elsewhere: the program would train on it" in words
+    tokens(tmp_path / "tokens")
+    (tmp_path / "tokens/val.bin").rename(tmp_path / "tokens/test.bin")
+    found = look.look(tmp_path / "tokens")
+    assert found.arguments == [f"data.source={tmp_path}/tokens/train.bin"]
+
+
+IN_PARQUET: dict[str, tuple[dict[str, object], str, list[str]]] = {
+    "pairs": ({"prompt": PAIR["q"], "completion": PAIR["a"], "n": 1}, "conversations", []),
+    "text": ({"text": PAIR["q"]}, "conversations", ["data.column=text"]),
+    "one of texts": ({"url": "a", "body": PAIR["q"]}, "conversations", ["data.column=body"]),
+    "stars": (
+        {"id": 1, "review": PAIR["q"], "stars": 2},
+        "labelled texts",
+        ["data.text=review", "data.label=stars"],
+    ),
+    "table": ({"size": 1.5, "comment": PAIR["q"], "rooms": 2, "rating": 3}, "rows", []),
+}
+
+
+@pytest.mark.parametrize("name", IN_PARQUET)
+def test_parquet_is_what_the_same_records_are_in_json(name: str, tmp_path: Path) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    row, kind, arguments = IN_PARQUET[name]
+    path = tmp_path / "t.parquet"
+    parquet.write_table(pa.Table.from_pylist([row] * 30), path)
+    found = look.look(path)
+    assert (found.kind, found.arguments) == (kind, [f"data.source={path}", *arguments])
+
+
+def test_patterns_below_odd_folders_are_escaped(tmp_path: Path) -> None:
+    folder = oddly_named(tmp_path / "[x]")
+    (source, *_) = look.look(folder / "*.csv").arguments
+    assert source == f"data.source={tmp_path}/[[]x]/*.csv"
+
+
+def test_folder_with_one_text_is_that_text(tmp_path: Path) -> None:
+    """Of a folder the program wants two: one to train on, and one to validate on."""
+    (tmp_path / "books").mkdir()
+    text(tmp_path / "books/a.txt")
+    found = look.look(tmp_path)
+    assert found.arguments == [f"data.source={tmp_path}/books/a.txt"]
+
+
+@pytest.mark.parametrize(
+    "names", [("training", "testing"), ("Train", "Val"), ("train_x", "test_x")]
+)
+def test_folders_of_splits_by_other_names_are_no_classes(
+    names: tuple[str, str], tmp_path: Path
+) -> None:
+    images(tmp_path, *names)
+    with pytest.raises(DdpgenError, match="would be classes, and have names of splits") as told:
+        look.look(tmp_path)
+    assert f"--data {tmp_path}/{names[0]}" in told.value.remedy
+    assert look.look(tmp_path / names[0]).words == ["36 images in 3 classes"]
+
+
+def texts_in(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        for n in range(4):
+            (folder / name / f"{n}.txt").write_text(sentence(n, 9))
+    return folder
+
+
+@pytest.mark.parametrize("names", [("pos", "neg"), ("train/a", "train/b", "test/a", "test/b")])
+def test_texts_in_folders_of_classes_are_refused_with_lines_that_write_a_table(
+    names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of IMDB. `gpt` would train on the test split, and learn no classes."""
+    folder = texts_in(tmp_path / "all", *names)
+    with pytest.raises(DdpgenError, match="one folder for each class") as told:
+        look.look(folder)
+    monkeypatch.chdir(tmp_path)
+    exec(textwrap.dedent("\n".join(told.value.remedy.splitlines()[1:])), {})
+    assert look.look(tmp_path / "texts.csv").words == [
+        "8 rows, 2 columns: texts in text, 2 classes in label"
+    ]
+
+
+def test_texts_in_folders_are_perhaps_classes(tmp_path: Path) -> None:
+    found = look.look(texts_in(tmp_path, "austen", "melville"))
+    assert (found.kind, found.words[0]) == ("text", "8 texts")
+    assert found.words[1].startswith("the folders are taken for no classes; if they are: write")
+
+
+def test_texts_of_other_splits_are_left_out(tmp_path: Path) -> None:
+    """The program reads all that it finds in a folder."""
+    for name in ("train", "valid", "test"):
+        text(tmp_path / f"{name}.txt")
+    found = look.look(tmp_path)
+    assert found.arguments == [f"data.source={tmp_path}/train.txt"]
+    assert "left out, by name: test.txt, valid.txt" in found.words
+    text(tmp_path / "train_2.txt")
+    words = look.look(tmp_path).words
+    assert "move test.txt, valid.txt elsewhere: the program would train on it" in words
+    found = look.look(texts_in(tmp_path / "folders", "train", "test"))
+    assert found.arguments == [f"data.source={tmp_path}/folders/train"]
+    assert found.words == ["4 texts", "left out, by name: test"]
+    found = look.look(texts_in(tmp_path / "others", "books/x", "test"))
+    assert "move test elsewhere: the program would train on it" in found.words
+
+
+def test_files_that_are_no_images_are_counted(tmp_path: Path) -> None:
+    """Of other endings, without one, and a class without any image."""
+    images(tmp_path)
+    for name in ("b.heic", "a", "c.heic", "d.raw", "Thumbs.db", ".DS_Store"):
+        (tmp_path / "cat" / name).touch()
+    (tmp_path / "notes").mkdir()
+    assert look.look(tmp_path).words[1:] == [
+        "not read, by ending: 4 of 41 files, a, b.heic, c.heic, ...",
+        "notes/ holds no images: remove it, the program refuses such a class",
+    ]
+    (tmp_path / "loose.png").write_bytes(picture("red"))
+    assert (
+        "loose.png lies in no class: move it, the program refuses it" in look.look(tmp_path).words
+    )
+    images(tmp_path / "split", "train", "test", "dev")
+    assert look.look(tmp_path / "split").words[1:] == ["left out: dev, test"]
+
+
+def test_files_of_another_kind_are_named(tmp_path: Path) -> None:
+    flats(tmp_path / "a.csv")
+    flats(tmp_path / "b.tsv")
+    found = look.look(tmp_path)
+    assert found.arguments[0] == f"data.source={tmp_path}/a.csv"
+    assert "not read: b.tsv; all files have to be of one kind" in found.words
+
+
+def test_endings_in_capitals_are_known(tmp_path: Path) -> None:
+    """As those in small letters; or it is said how to rename the file."""
+    flats(tmp_path / "A.CSV")
+    assert look.look(tmp_path).arguments[0] == f"data.source={tmp_path}/A.CSV"
+    flats(tmp_path / "B.csv")
+    pattern = f"{tmp_path}/*.[cC][sS][vV]"
+    assert look.look(tmp_path).arguments[0] == f"data.source={pattern}"
+    assert len(list(tmp_path.glob("*.[cC][sS][vV]"))) == 2
+    notes(tmp_path / "N.JSONL")
+    with pytest.raises(DdpgenError, match=r"rename the file to N\.jsonl"):
+        look.look(tmp_path / "N.JSONL")
+    texts_in(tmp_path / "texts", "a")
+    (tmp_path / "texts/B.TXT").touch()
+    assert "not read: B.TXT: rename to .txt" in look.look(tmp_path / "texts").words
+
+
+def test_contents_that_do_not_fit_the_ending_are_told(tmp_path: Path) -> None:
+    """`gpt` would train on any bytes, and the other programs refuse them."""
+    plain = flats(tmp_path / "plain").read_bytes()
+    for name, content, reason in (
+        ("a.txt", b"PAR1" + plain, "is a Parquet file: call it .parquet"),
+        ("a.txt", bytes(range(256)) * 9, "holds bytes of zeros"),
+        ("a.txt", "süß".encode("utf-16"), "is in UTF-16: save the file in UTF-8"),
+        ("a.csv", plain.decode().encode("utf-16"), "is in UTF-16: save the file in UTF-8"),
+        ("a.txt", gzip.compress(plain), "is compressed with gzip, whatever its name says"),
+        ("a.csv", gzip.compress(plain), "is compressed with gzip, whatever its name says"),
+        ("a.bin", b"\x93NUMPY" + plain, "is a file of NumPy"),
+        ("a.bin", b"", "the file is empty"),
+        ("a.txt", b"", "the file is empty"),
+        ("a.txt", b" \n", "there is nothing but spaces in the file"),
+        ("a.jsonl", b"\xef\xbb\xbf", "there is nothing but spaces in the file"),
+        ("a.csv", b"a,b,c\n", "3 names of columns and no row"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(DdpgenError, match=reason):
+            look.look(tmp_path / name)
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_table_is_a_table_by_the_name_of_a_text(delimiter: str, tmp_path: Path) -> None:
+    path = flats(tmp_path / "a.txt")
+    path.write_text(path.read_text().replace(",", delimiter))
+    assert look.look(path).arguments[:2] == [f"data.source={path}", "data.target=rent"]
+    path.write_text("Yes, she said.\n" * 5 + "No.\nWell, no, never.\n" * 9)
+    assert look.look(path).kind == "text"
+
+
+def test_mark_before_json_is_passed_over(tmp_path: Path) -> None:
+    """The classifier does so, too, and the program for conversations does not."""
+    path = reviews(tmp_path / "a.jsonl")
+    path.write_text("\ufeff" + path.read_text())
+    assert look.look(path).kind == "labelled texts"
+    path = notes(tmp_path / "b.jsonl")
+    path.write_text("\ufeff" + path.read_text())
+    with pytest.raises(DdpgenError, match="begins with a mark of UTF-8"):
+        look.look(path)
+
+
+def test_folder_in_a_folder_is_looked_into(tmp_path: Path) -> None:
+    images(tmp_path / "wrap/dataset")
+    (tmp_path / "wrap/__MACOSX").mkdir()
+    found = look.look(tmp_path / "wrap")
+    assert found.arguments[0] == f"data.source={tmp_path}/wrap/dataset"
+    (tmp_path / "round").mkdir()
+    (tmp_path / "round/again").symlink_to(tmp_path / "round")
+    with pytest.raises(DdpgenError, match="nothing that a family reads"):
+        look.look(tmp_path / "round")
+
+
+def test_rows_that_the_program_refuses_are_told(tmp_path: Path) -> None:
+    """A row of another length, and a table of few rows."""
+    rows: list[list[object]] = [[n, n * 2.5, "ab"[n % 2]] for n in range(8)]
+    rows[4].append("c")
+    words = look.look(write(tmp_path / "t.csv", ["x", "y", "kind"], rows)).words
+    assert "the program wants 10 rows or more" in words
+    assert "correct row 5: it has 4 cells for 3 names" in words
+
+
+def test_codes_are_categories(tmp_path: Path) -> None:
+    """Those of few places; those of the rows are left out, and a code to predict is a class."""
+    found = look.look(postcodes(tmp_path / "t.csv"))
+    assert found.arguments[3:] == [
+        'data.leave_out=["key"]',
+        'data.categories=["postcode", "rooms"]',
+    ]
+    rows: list[list[object]] = [[n % 17 + 0.5, f"0{n % 30 // 10 * 17}"] for n in range(60)]
+    found = look.look(write(tmp_path / "u.csv", ["rent", "code"], rows))
+    assert found.arguments[1:3] == ["data.target=code", "data.task=classes"]
 
 
 def test_new_looks_proposes_and_says_how_to_train(tmp_path: Path) -> None:
@@ -538,8 +1030,15 @@ def test_new_looks_proposes_and_says_how_to_train(tmp_path: Path) -> None:
     done = ddpgen("new", "q", "--defaults", *chosen, cwd=tmp_path)
     assert "data.source" not in done.stdout
     assert "tools.memory" not in done.stdout
+    assert "mlp: ddpgen has no command for these data, as for table" in done.stderr
     flats(tmp_path / "lr=0.1.csv")
     assert "rent -> regression" in ddpgen("new", "s", "--data", "lr=0.1.csv", cwd=tmp_path).stderr
+    chosen = ("--data", "flats.csv", "--data", "model=resnet")
+    done = ddpgen("new", "r", "--defaults", *chosen, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "model=resnet: does not read what lies at the path that --data names" in done.stderr
+    assert "(allowed: table)" in done.stderr
+    assert not (tmp_path / "r").exists()
     for wrong in (["--data", "absent"], ["--data", "flats.csv", "--data", "."], ["--data", ""]):
         done = ddpgen("new", "r", "--defaults", *wrong, cwd=tmp_path)
         assert done.returncode == 2

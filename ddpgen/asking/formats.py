@@ -1,0 +1,82 @@
+"""Files whose content is something else than their ending says: known by their first bytes."""
+
+import csv
+from pathlib import Path
+
+from ddpgen.errors import DdpgenError, show
+
+FIRST = 2**16  # bytes of a text that are looked at
+FEWEST_LINES = 10  # of a text that is a table with commas or semicolons, and not one of sentences
+TEXTS = {".csv", ".tsv", ".txt", ".json", ".jsonl"}
+SMALL = {".bin", ".json", ".jsonl", ".tar"}  # endings that projects know in small letters only
+MARK = b"\xef\xbb\xbf"  # what some programs write before UTF-8
+UTF_16 = "is in UTF-16: save the file in UTF-8"
+CONTENTS = {
+    b"\xff\xfe": UTF_16,
+    b"\xfe\xff": UTF_16,
+    b"\x1f\x8b": "is compressed with gzip, whatever its name says: unpack it, or add .gz",
+    b"BZh": "is compressed with bzip2, whatever its name says: unpack it, or add .bz2",
+    b"\xfd7zXZ": "is compressed with xz, whatever its name says: unpack it",
+    b"\x28\xb5\x2f\xfd": "is compressed with zstd, whatever its name says: unpack it",
+    b"PK\x03\x04": "is a zip archive or a spreadsheet: unpack it, or save it as CSV in UTF-8",
+    b"PAR1": "is a Parquet file: call it .parquet",
+    b"%PDF": "is a PDF: save its text",
+    b"\x89PNG": "is an image",
+    b"\xff\xd8\xff": "is an image",
+    b"GIF8": "is an image",
+    b"\x93NUMPY": "is a file of NumPy: write the numbers alone, with array.tofile(...)",
+}
+
+
+def refuse(path: Path) -> None:
+    """Refuse a file that is empty, or whose content does not fit its ending.
+
+    Raises:
+        DdpgenError: it is one of these, or its ending is in capital letters.
+    """
+    ending = path.suffix.lower()
+    if ending not in TEXTS | SMALL | {".parquet"}:
+        return
+    if path.suffix != ending and ending in SMALL:
+        raise DdpgenError(
+            f"--data {show(str(path))}: {path.suffix} is read in small letters only",
+            remedy=f"rename the file to {show(path.stem + ending)}",
+        )
+    if reason := _reason(path, ending):
+        raise DdpgenError(f"--data {show(str(path))}: {reason}")
+
+
+def _reason(path: Path, ending: str) -> str:
+    begin = first(path)
+    if not begin.removeprefix(MARK).strip():
+        return "the file is empty" if not begin else "there is nothing but spaces in the file"
+    if ending in TEXTS or begin.startswith(b"\x93NUMPY"):
+        known = (reason for magic, reason in CONTENTS.items() if begin.startswith(magic))
+        nothing = "holds bytes of zeros, as no text does" if b"\0" in begin else ""
+        return next(known, nothing if ending in TEXTS else "")
+    return ""
+
+
+def first(path: Path) -> bytes:
+    """The first bytes of a file."""
+    with path.open("rb") as file:
+        return file.read(FIRST)
+
+
+def is_marked(path: Path) -> bool:
+    """Whether a file begins with the mark that some programs write before UTF-8."""
+    return first(path).startswith(MARK)
+
+
+def is_table(path: Path) -> bool:
+    """Whether a text is a table: each of its first lines has as many cells."""
+    content = first(path)
+    lines = content.decode("utf-8-sig", errors="replace").splitlines()
+    lines = lines[:-1] if len(content) == FIRST else lines
+    return any(_are_rows(lines, delimiter) for delimiter in "\t;,")
+
+
+def _are_rows(lines: list[str], delimiter: str) -> bool:
+    counts = {len(row) for row in csv.reader(filter(str.strip, lines), delimiter=delimiter)}
+    enough = delimiter == "\t" or len(lines) > FEWEST_LINES
+    return enough and len(counts) == 1 and counts != {1}

@@ -1,0 +1,39 @@
+"""Files of several splits in one folder: which are to be trained on, by their names."""
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+TRAINING = {"train", "training"}
+VALIDATION = {"val", "valid", "validation"}  # what the families hold out themselves
+OTHERS = {*VALIDATION, "dev", "eval", "test", "testing", "submission"}
+
+
+def words(path: Path) -> set[str]:
+    """The words in the name of a file or folder."""
+    return {*re.split(r"[^a-z]+", path.stem.lower())}
+
+
+def is_validation(path: Path) -> bool:
+    """Whether a file is called as one of the validation split."""
+    return bool(words(path) & VALIDATION)
+
+
+def for_training(paths: Iterable[Path]) -> tuple[list[Path], list[Path]]:
+    """The files to train on and all others: those called train, or those called no other split."""
+    given = list(paths)
+    named = [path for path in given if words(path) & TRAINING]
+    chosen = named or [path for path in given if not words(path) & OTHERS] or given
+    return chosen, [path for path in given if path not in chosen]
+
+
+def left_out(paths: Sequence[Path]) -> list[str]:
+    """Words about files that are not trained on."""
+    names = ", ".join(path.name for path in paths)
+    return [f"left out, by name: {names}"] if paths else []
+
+
+def of_classifier(folder: Path, *names: str) -> list[Path]:
+    """The files of a split as `text-classifier` finds them."""
+    patterns = [p for n in names for p in (f"{n}.*", f"{n}-*.*", f"data/{n}-*.*")]
+    return sorted(path for pattern in patterns for path in folder.glob(pattern))
