@@ -254,14 +254,17 @@ def _read_stdlib() -> Iterator[Record]:
 # --- Tokens ---------------------------------------------------------------------------------------
 
 
-def fetch(name: str) -> str:
-    """The folder of a pretrained model: as it is named, or this node's copy from the hub."""
+def fetch(name: str, **options: Any) -> str:
+    """The folder of a pretrained model: as it is named, or this node's copy from the hub.
+
+    The options are those of `snapshot_download`.
+    """
     if Path(name).is_dir():
         return str(Path(name).absolute())
     import huggingface_hub
 
     try:
-        return str(huggingface_hub.snapshot_download(name, allow_patterns=WEIGHTS))
+        return str(huggingface_hub.snapshot_download(name, allow_patterns=WEIGHTS, **options))
     except (OSError, ValueError) as error:
         raise config.ConfigError(
             f"data.pretrained = {name!r} is no folder, and cannot be fetched by name: {error}"

@@ -3,11 +3,13 @@
 import json
 import math
 import os
+import shutil
 from dataclasses import replace
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
+import filelock
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -21,7 +23,8 @@ import config
 import data
 import documents
 import model
-from support import common
+from engine import loading
+from support import common, hub
 
 TURNS = {"system": "Be brief.", "user": "Where is {}?", "assistant": "In {}'s house."}
 CHATS = [
@@ -387,21 +390,45 @@ def test_pretrained_network(tmp_path: Path) -> None:
         data.prepare(replace(cfg, length=129))
 
 
+def test_node_without_the_network_fetches_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes may share the data and not the cache; what ranks open is on their own node."""
+    save_pretrained(tmp_path / "origin")
+    source = write(tmp_path / "chats.jsonl", CHATS)
+    cfg = settings(tmp_path, source=source, pretrained="some/model")
+    node = hub.stand_in(monkeypatch, tmp_path / "origin", tmp_path / "one")
+    loading.prepare(cfg)
+    shapes = [data.open_splits(cfg).shape]
+    shutil.rmtree(node.cache)
+    node.cache = tmp_path / "other"
+    with pytest.raises(config.ConfigError, match="the pretrained network is gone"):
+        data.open_splits(cfg)
+    with filelock.FileLock(tmp_path / ".lock"):  # nobody waits for the lock of the data
+        loading.prepare(cfg)
+        loading.prepare(cfg)
+    shapes.append(data.open_splits(cfg).shape)
+    assert node.fetched == [tmp_path / "one", tmp_path / "other"], "not once on each node"
+    assert Path(shapes[1].weights).is_relative_to(tmp_path / "other")
+    assert shapes[0] == shapes[1], "predictions would be refused on another node"
+    model.build(common.settings(tmp_path).model, shapes[1])
+
+
 def test_network_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The data's preparation fetches the model; the ranks open this node's copy, by its path."""
-    hub = tmp_path / "hub"
-    save_pretrained(hub / "models--some--model" / "snapshots" / "123")
-    (hub / "models--some--model" / "refs").mkdir()
-    (hub / "models--some--model" / "refs" / "main").write_text("123")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(hub))
+    cache = tmp_path / "hub"
+    save_pretrained(cache / "models--some--model" / "snapshots" / hub.REVISION)
+    (cache / "models--some--model" / "refs").mkdir()
+    (cache / "models--some--model" / "refs" / "main").write_text(hub.REVISION)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     source = write(tmp_path / "chats.jsonl", CHATS)
     cfg = settings(tmp_path, source=source, pretrained="some/model")
     splits, _ = opened(cfg)
-    assert splits.shape.weights == str(hub / "models--some--model" / "snapshots" / "123")
+    assert splits.shape.weights == str(cache / "models--some--model" / "snapshots" / hub.REVISION)
     model.build(common.settings(tmp_path).model, splits.shape)
-    hub.rename(tmp_path / "elsewhere")
-    with pytest.raises(config.ConfigError, match="the pretrained model is gone"):
+    cache.rename(tmp_path / "elsewhere")
+    with pytest.raises(config.ConfigError, match="the pretrained network is gone"):
         data.open_splits(cfg)
     with pytest.raises(config.ConfigError, match="cannot be fetched by name"):
         data.prepare(replace(cfg, pretrained="some/other"))

@@ -8,7 +8,7 @@ import json
 import sys
 import sysconfig
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 import config
+from engine import hub
 
 UNIT = "samples"  # of the throughput
 IGNORE = -100  # the target of a text that does not count: padding
@@ -46,7 +47,8 @@ class Shape:
     vocabulary: int
     length: int
     padding: int  # the token id that stands for nothing
-    weights: str  # folder of the pretrained network; empty: from scratch
+    # Folder of the pretrained network, on this node; empty: from scratch.
+    weights: str = field(compare=False)
     tokenizer: str  # its folder
     labels: list[str]  # of the classes
     before: list[str]  # classes of the pretrained head, in their order
@@ -146,16 +148,26 @@ def prepare(cfg: config.Data) -> None:
 def open_splits(cfg: config.Data) -> Splits:
     """Map the prepared tokens. Raises ConfigError where the pretrained network is gone."""
     folder = prepared_path(cfg)
-    prepared = torch.load(folder / "tokens.pt", weights_only=True, mmap=True)
+    prepared = _load(folder)
     about = prepared["about"]
-    if about["weights"] and not Path(about["weights"]).is_dir():
-        raise config.ConfigError(
-            f"the pretrained network is gone from {about['weights']}: fetch it again, with "
-            "`python train.py --prepare-only --force`"
-        )
+    about["weights"] = find_network(cfg, about["weights"])
     shape = Shape(length=cfg.length, tokenizer=str(folder / "tokenizer"), **about)
     train, val = (Texts(*tensors) for tensors in prepared["splits"])
     return Splits(train, val, shape)
+
+
+def _load(folder: Path) -> Any:
+    return torch.load(folder / "tokens.pt", weights_only=True, mmap=True)
+
+
+def find_network(cfg: config.Data, folder: str, fetching: bool = False) -> str:
+    """This node's copy of the network that was in `folder` where the data were prepared."""
+    return hub.find(cfg.pretrained, folder, fetch, fetching)
+
+
+def fetch_network(cfg: config.Data) -> None:
+    """Fetch the pretrained network where this node has none, but another prepared the data."""
+    find_network(cfg, _load(prepared_path(cfg))["about"]["weights"], fetching=True)
 
 
 def prepared_path(cfg: config.Data) -> Path:
@@ -331,16 +343,21 @@ def positions(size: Any, network: Any) -> int:
     return int(found)
 
 
-def fetch(name: str) -> str:
-    """The folder of a pretrained model: as it is named, or this node's copy from the hub."""
+def fetch(name: str, **options: Any) -> str:
+    """The folder of a pretrained model: as it is named, or this node's copy from the hub.
+
+    The options are those of `snapshot_download`.
+    """
     if Path(name).is_dir():
         return str(Path(name).absolute())
     import huggingface_hub
 
     try:
-        folder = huggingface_hub.snapshot_download(name, allow_patterns=WEIGHTS)
+        options["allow_patterns"] = WEIGHTS
+        folder = huggingface_hub.snapshot_download(name, **options)
         if not [*Path(folder).glob("*.safetensors")]:
-            folder = huggingface_hub.snapshot_download(name, allow_patterns=WEIGHTS + OLD_WEIGHTS)
+            options["allow_patterns"] = WEIGHTS + OLD_WEIGHTS
+            folder = huggingface_hub.snapshot_download(name, **options)
     except (OSError, ValueError) as error:
         first, *_ = str(error).splitlines()
         raise config.ConfigError(
