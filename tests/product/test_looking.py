@@ -307,6 +307,14 @@ def test_a_table_in_parquet_is_described(tmp_path: Path) -> None:
     assert pattern.arguments == [f"data.source={tmp_path}/*.parquet"]
 
 
+def test_long_texts_are_looked_at(tmp_path: Path) -> None:
+    """Those beyond the limit that Python's reader begins with."""
+    path = reviews(tmp_path / "reviews.csv")
+    with path.open("a", newline="") as file:
+        csv.writer(file).writerow(["good " * 40_000, "good"])
+    assert look.look(path).kind == "labelled texts"
+
+
 def test_columns_are_described(tmp_path: Path) -> None:
     """Numbers, gaps, and names that tell rows apart, which the model must not see."""
     found = look.look(flats(tmp_path / "flats.csv"))

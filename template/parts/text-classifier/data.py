@@ -22,6 +22,7 @@ from engine import hub
 UNIT = "samples"  # of the throughput
 IGNORE = -100  # the target of a text that does not count: padding
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")  # of files with texts
+VALIDATION = ("val", "valid", "validation", "dev")  # names of files that are held out
 WEIGHTS = ["*.json", "*.model", "*.safetensors", "*.txt"]  # what is fetched of a model
 OLD_WEIGHTS = ["pytorch_model*.bin"]  # and of one that was saved long ago
 TOPICS = {  # modules of the standard library whose docstrings are about the topic
@@ -205,7 +206,7 @@ def _files(source: Path) -> tuple[list[Path], list[Path]]:
     """The files for training and for validation; a single file is for both."""
     if not source.is_dir():
         return [source], []
-    return _find(source, "train"), _find(source, "val", "validation")
+    return _find(source, "train"), _find(source, *VALIDATION)
 
 
 def _find(folder: Path, *names: str) -> list[Path]:
@@ -232,7 +233,10 @@ def _read_file(path: Path, cfg: config.Data) -> list[Row]:
 
 
 def read_table(path: Path, columns: list[str]) -> list[dict[str, Any]]:
-    """The records of a file. Raises ConfigError for the first that lacks one of the columns."""
+    """The records of a file. Raises ConfigError for the first that lacks one of the columns.
+
+    So does a record with several values in one.
+    """
     try:
         table = _read_parquet(path) if path.suffix == ".parquet" else _read_lines(path)
     except (OSError, ValueError, csv.Error) as error:
@@ -247,6 +251,11 @@ def read_table(path: Path, columns: list[str]) -> list[dict[str, Any]]:
                 f"{path}: record {place} has no {missing[0]!r}; its columns are "
                 f"{sorted(map(str, row))}: set data.text and data.label"
             )
+        if nested := [name for name in columns if isinstance(row[name], list | dict)]:
+            raise config.ConfigError(
+                f"{path}: record {place} has {str(row[nested[0]])[:60]} in {nested[0]!r}: a record "
+                "has one text, and one label per text"
+            )
     return table
 
 
@@ -254,10 +263,28 @@ def _read_lines(path: Path) -> list[Any]:
     """The records of a text file, whose first line tells what stands between the columns."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         if path.suffix == ".jsonl":
-            return [json.loads(line) for line in file if line.strip()]
+            lines = enumerate(file, start=1)
+            return [_parsed(line, f"{path}: line {n}") for n, line in lines if line.strip()]
         header = file.readline()
         file.seek(0)
-        return list(csv.DictReader(file, delimiter=max(",;\t", key=header.count)))
+        delimiter = max(",;\t", key=header.count)
+        csv.field_size_limit(sys.maxsize)  # a text may be a book
+        names, *rows = [row for row in csv.reader(file, delimiter=delimiter) if row] or [[]]
+    for place, row in enumerate(rows, start=1):
+        if len(row) != len(names):
+            raise config.ConfigError(
+                f"{path}: record {place} has {len(row)} cells, the first line has {len(names)}: "
+                f"put the text in quotes where it holds {delimiter!r}"
+            )
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _parsed(line: str, place: str) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        reason = f"from column {error.colno} on: {error.msg}"
+        raise config.ConfigError(f"{place} is no JSON {reason}") from error
 
 
 def _read_parquet(path: Path) -> list[dict[str, Any]]:

@@ -184,6 +184,44 @@ def test_column_that_is_missing(tmp_path: Path) -> None:
         data.prepare(cfg)
 
 
+@pytest.mark.parametrize("name", ["val.csv", "valid.csv", "validation.csv", "dev.csv"])
+def test_names_of_validation(name: str, tmp_path: Path) -> None:
+    """A file under any of the usual names is held out."""
+    (folder := tmp_path / "texts").mkdir()
+    write(folder / "train.csv", ROWS)
+    write(folder / name, ROWS[3:5])
+    cfg = settings(tmp_path, source=str(folder), length=32, vocabulary=300)
+    data.prepare(cfg)
+    splits = data.open_splits(cfg)
+    assert (len(splits.train), len(splits.val)) == (len(ROWS), 2)
+
+
+MISREAD = {
+    "surplus.csv": ("text,label\nOne,no\nGood, but,yes\n", "record 2 has 3 cells.*in quotes"),
+    "short.csv": ("text,label,more\nOne,no\n", r"record 1 has 2 cells, the first line has 3"),
+    "line.jsonl": ('{"text": "One", "label": 1}\n\n{"text": "T\n', "line 3 is no JSON from column 12"),
+    "several.jsonl": ('{"text": "One", "label": ["a", "b"]}\n', r"\['a', 'b'\].*one label per"),
+    "turns.jsonl": ('{"text": ["One"], "label": "a"}\n', r"\['One'\] in 'text'.*one text"),
+    "empty.csv": ("", "has 0 texts"),
+}
+
+
+@pytest.mark.parametrize("name", MISREAD)
+def test_records_that_would_be_misread(name: str, tmp_path: Path) -> None:
+    """A text with commas and without quotes would shift the labels; several labels are no class."""
+    content, reason = MISREAD[name]
+    (tmp_path / name).write_text(content)
+    with pytest.raises(config.ConfigError, match=f"{name}.*{reason}"):
+        data.prepare(settings(tmp_path, source=str(tmp_path / name)))
+
+
+def test_long_texts_are_read(tmp_path: Path) -> None:
+    """Those beyond the limit that Python's reader begins with."""
+    source = write(tmp_path / "texts.csv", [*ROWS, ("word " * 40_000, "yes")])
+    rows = data.read_table(Path(source), ["text", "label"])
+    assert len(rows[-1]["text"]) == 200_000
+
+
 def test_preparation_repeats(tmp_path: Path) -> None:
     """Each node prepares for itself, so tokenizer and tokens must come out alike."""
     before = data.open_splits(common.settings(tmp_path).data)
