@@ -24,7 +24,7 @@ def read(path: Path, count: int) -> list[dict[str, Any]]:
     if path.suffix.lower() == ".json":
         return _listed(path)[:count]
     found = []
-    with path.open(encoding="utf-8") as file:
+    with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(islice(file, count), start=1):
             try:
                 found += [json.loads(line)] if line.strip() else []
@@ -36,7 +36,7 @@ def read(path: Path, count: int) -> list[dict[str, Any]]:
 
 def _listed(path: Path) -> list[dict[str, Any]]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:
         raise DdpgenError(f"--data {show(str(path))}: no JSON: {error}") from error
     good = isinstance(found, list) and all(isinstance(record, dict) for record in found)

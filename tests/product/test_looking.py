@@ -366,6 +366,16 @@ def test_layouts_of_conversations_are_known(name: str, ending: str, tmp_path: Pa
     assert "30 conversations or texts" in run.output, run.output
 
 
+@pytest.mark.parametrize("ending", [".jsonl", ".json"])
+def test_file_that_is_marked_as_utf_8_is_known(ending: str, tmp_path: Path) -> None:
+    """As Windows writes it."""
+    record = {"prompt": PAIR["q"], "completion": PAIR["a"]}
+    path = tmp_path / f"marked{ending}"
+    content = json.dumps(record) if ending == ".jsonl" else json.dumps([record])
+    path.write_text(content, encoding="utf-8-sig")
+    assert look.look(path).kind == "conversations"
+
+
 def test_pairs_of_columns_are_those_of_the_program() -> None:
     tree = ast.parse((template.TEMPLATE / "project" / "documents.py").read_text())
     assigned = [node for node in tree.body if isinstance(node, ast.Assign)]
