@@ -315,6 +315,14 @@ def test_long_texts_are_looked_at(tmp_path: Path) -> None:
     assert look.look(path).kind == "labelled texts"
 
 
+def test_classes_of_a_tar_file_are_counted_as_the_program_does(tmp_path: Path) -> None:
+    """Folders within a class are of the class, and one around all is none."""
+    folders = ["day", "day/sub", "day/sub/deeper", "night/sub"]
+    members = {f"./all/{folder}/{n}.png": b"" for folder in folders for n in range(3)}
+    found = look.look(write_tar(tmp_path / "all.tar", members))
+    assert found.words[0].startswith("12 images in 2 classes")
+
+
 def test_columns_are_described(tmp_path: Path) -> None:
     """Numbers, gaps, and names that tell rows apart, which the model must not see."""
     found = look.look(flats(tmp_path / "flats.csv"))

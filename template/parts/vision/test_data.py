@@ -106,6 +106,13 @@ def test_each_class_is_learnt(tmp_path: Path) -> None:
     assert seen.unique().tolist() == [0, 1, 2, 3]
 
 
+def test_too_few_images_to_hold_any_out(tmp_path: Path) -> None:
+    """One of each class is for training."""
+    draw(tmp_path / "images", 1)
+    with pytest.raises(config.ConfigError, match="3 classes are too few images to hold any out"):
+        data.prepare(settings(tmp_path))
+
+
 def test_images_that_came_later_are_seen(tmp_path: Path) -> None:
     """The list that was prepared before does not count any more; nested folders are of a class."""
     draw(tmp_path / "images", 2)
