@@ -5,7 +5,7 @@ import os
 import re
 import tarfile
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -176,7 +176,7 @@ def _words(path: Path, source: Path) -> set[str]:
 
 def _in_tar(files: Sequence[Path]) -> Images | None:
     """The images of the first file, in words."""
-    images, said = list[tuple[str, str]](), dict[str, str]()
+    images, said = list[tuple[str, tuple[str, ...]]](), dict[str, str]()
     try:
         with tarfile.open(files[0], "r:") as archive:
             for member in islice(archive, MEMBERS):
@@ -189,14 +189,17 @@ def _in_tar(files: Sequence[Path]) -> Images | None:
                 ):
                     said[key] = file.read(99).decode(errors="replace").strip()
                 elif member.isfile() and _is_image(member.name):
-                    images.append((key, PurePosixPath(folder).name))
+                    images.append((key, PurePosixPath(folder).parts))
             more = "more than " if archive.next() else ""
     except (OSError, tarfile.TarError) as error:
         reason = f"cannot be read as a tar file: {error}"
         raise DdpgenError(f"--data {show(str(files[0]))}: {reason}") from error
     if not images:
         return None
-    classes = {said.get(key, folder) for key, folder in images}
+    inside = [folders for key, folders in images if folders and key not in said]
+    same = takewhile(lambda names: len({*names}) == 1, zip(*inside, strict=False))
+    around = len([*same])  # folders, which are no classes
+    classes = {*said.values(), *(folders[min(around, len(folders) - 1)] for folders in inside)}
     words = f"{more}{len(images):,} images in {len(classes):,} classes"
     return Images(
         words if len(files) == 1 else f"{len(files):,} tar files; of the first: {words}", []

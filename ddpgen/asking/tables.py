@@ -3,6 +3,7 @@
 import bz2
 import csv
 import gzip
+import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -27,6 +28,7 @@ def read(path: Path, source: str) -> Found | None:
         header = file.readline()
         file.seek(0)
         delimiter = max(",;\t|", key=header.count)
+        csv.field_size_limit(sys.maxsize)  # a text may be a book
         reader = csv.reader(file, delimiter=delimiter)
         names = next(reader, [])
         found = [row for row in islice(reader, ROWS) if row]

@@ -18,6 +18,7 @@ import config
 IGNORE = -100  # the target of a token that does not count: of questions, of padding
 ROWS, TOKENIZER, ABOUT = "rows.pt", "tokenizer", "about.json"  # what is prepared
 VALIDATION = {"val", "valid", "validation"}  # in the name of a file that is held out
+TEST = {"test", "testing"}  # in the name of a file in a folder that is left out
 ENDINGS = (".jsonl", ".parquet")  # in a folder; .json is read where it is named
 CONVERSATIONS = "messages"  # the column in whose place a record may have a pair
 # Columns of a question and its answer, and other words for who speaks.
@@ -26,6 +27,7 @@ PAIRS = {
     "instruction": ("output", "response"),
     "question": ("answer", "response"),
 }
+MORE = ("input", "context")  # columns of what an instruction or a question is about
 SPEAKERS = {"human": "user", "gpt": "assistant"}
 WEIGHTS = ["*.json", "*.jinja", "*.model", "*.safetensors", "*.txt"]  # what is fetched of a model
 AT_ONCE = 1000  # records that are tokenised together
@@ -44,6 +46,7 @@ class Record(NamedTuple):
 
     place: str
     content: list[dict[str, Any]] | str
+    ignored: tuple[str, ...] = ()  # columns beside it
 
 
 class Rendered(NamedTuple):
@@ -77,6 +80,7 @@ def prepare(cfg: config.Data, folder: Path) -> None:
     torch.save(rows, folder / ROWS)
     tokenizer.save_pretrained(folder / TOKENIZER)
     words = _words([document for some in encoded.values() for document in some], cfg.length)
+    words += _left_out(cfg, splits["train"] + splits["val"])
     chat = any(isinstance(record.content, list) for record in splits["train"])
     about = {"vocabulary": len(tokenizer), "weights": weights, "chat": chat, "words": words}
     (folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
@@ -88,6 +92,14 @@ def _words(documents: list[Document], length: int) -> str:
     gone = sum(not cut([document], length) for document in documents)
     words = f"{len(documents):,} conversations or texts, {long:,} longer than {length} tokens"
     return f"{words}, {gone:,} left out" if gone else words
+
+
+def _left_out(cfg: config.Data, records: list[Record]) -> str:
+    """What of the source is not read: files of a test split, and columns."""
+    tests = [path.name for path in source_files(cfg) if _is_test(path, cfg)]
+    columns = sorted({name for record in records for name in record.ignored})
+    parts = {"files left out": tests, "columns ignored": columns}
+    return "".join(f"; {what}: {', '.join(names)}" for what, names in parts.items() if names)
 
 
 # --- Reading --------------------------------------------------------------------------------------
@@ -122,8 +134,8 @@ def read_splits(cfg: config.Data) -> dict[str, list[Record]]:
     """
     held_out, rest = list[Path](), list[Path]()
     for path in source_files(cfg):
-        names = set(re.split(r"[^a-z]+", path.stem.lower()))
-        (held_out if names & VALIDATION else rest).append(path)
+        if not _is_test(path, cfg):
+            (held_out if _words_of(path) & VALIDATION else rest).append(path)
     records = [record for path in rest for record in read_file(path, cfg.column)]
     records += _read_stdlib() if cfg.source == "stdlib" else []
     val = [record for path in held_out for record in read_file(path, cfg.column)]
@@ -134,32 +146,51 @@ def read_splits(cfg: config.Data) -> dict[str, list[Record]]:
         val, records = ([records[i] for i in part] for part in (order[:size], order[size:]))
     if not (val and records):
         found = f"{len(records)} records for training and {len(val)} for validation"
-        raise config.ConfigError(f"data.source = {cfg.source!r} has {found}: both are needed")
+        raise config.ConfigError(
+            f"data.source = {cfg.source!r} has {found}: both are needed{_left_out(cfg, [])}"
+        )
     return {"train": records, "val": val}
+
+
+def _is_test(path: Path, cfg: config.Data) -> bool:
+    """Whether a file of a folder is of the test split, by its name."""
+    return Path(cfg.source).is_dir() and bool(_words_of(path) & TEST)
+
+
+def _words_of(path: Path) -> set[str]:
+    """The words in a file's name: part_val_01.jsonl has part and val."""
+    return set(re.split(r"[^a-z]+", path.stem.lower()))
 
 
 def read_file(path: Path, column: str) -> Iterator[Record]:
     """The conversations or texts of a file. Raises ConfigError for the first that is none."""
     for number, row in enumerate(_rows(path), start=1):
         place = f"{path}: record {number}"
-        content = _content(row, column) if isinstance(row, dict) else None
-        if content is None:
+        names = _columns(row, column) if isinstance(row, dict) else ()
+        if not names:
             found = sorted(map(str, row)) if isinstance(row, dict) else row
             raise config.ConfigError(f"{place} has no {column!r} but {found}: set data.column")
-        yield Record(place, _checked(content, place))
+        content = row[column] if names == (column,) else _pair(row, names, place)
+        read = {*names, *MORE, "system"} if len(names) > 1 else {*names}
+        yield Record(place, _checked(content, place), tuple(row.keys() - read))
 
 
-def _content(row: dict[str, Any], column: str) -> Any:
-    """The cell of a column; in place of conversations a question and its answer; or None."""
+def _columns(row: dict[str, Any], column: str) -> tuple[str, ...]:
+    """The column that is wanted; in place of conversations a question and its answer; or none."""
     if row.get(column) is not None or column != CONVERSATIONS:
-        return row.get(column)
+        return (column,) if row.get(column) is not None else ()
     pairs = ((q, a) for q, answers in PAIRS.items() for a in answers if {q, a} <= row.keys())
-    if (names := next(pairs, None)) is None:
-        return None
-    question, answer = (row[name] for name in names)
-    if isinstance(question, str) and row.get("input"):  # what an instruction is about
-        question = f"{question}\n\n{row['input']}"
-    said = (("system", row.get("system")), ("user", question), ("assistant", answer))
+    return next(pairs, ())
+
+
+def _pair(row: dict[str, Any], names: tuple[str, ...], place: str) -> list[Any]:
+    """The conversation that a question and its answer are. Raises ConfigError for no answer."""
+    asked, answered = (row[name] for name in names)
+    if not answered or (isinstance(answered, str) and not answered.strip()):
+        raise config.ConfigError(f"{place} has no answer: {names[1]!r} is empty")
+    if isinstance(asked, str):
+        asked = "\n\n".join([asked, *(str(row[name]) for name in MORE if row.get(name))])
+    said = (("system", row.get("system")), ("user", asked), ("assistant", answered))
     return [turn for role, words in said if words for turn in _turns(role, words)]
 
 
@@ -177,7 +208,7 @@ def _rows(path: Path) -> Iterator[Any]:
             for batch in pyarrow.parquet.ParquetFile(path).iter_batches():
                 yield from batch.to_pylist()
             return
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8-sig") as file:  # Windows marks files as UTF-8
             if path.suffix == ".json":
                 yield from _list(json.load(file), path)
                 return
@@ -196,8 +227,9 @@ def _list(content: Any, path: Path) -> list[Any]:
 def _parsed(line: str, place: str) -> Any:
     try:
         return json.loads(line)
-    except ValueError as error:
-        raise config.ConfigError(f"{place} is no JSON: {error}") from error
+    except json.JSONDecodeError as error:
+        reason = f"from column {error.colno} on: {error.msg}"
+        raise config.ConfigError(f"{place} is no JSON {reason}") from error
 
 
 def _checked(content: Any, place: str) -> list[dict[str, Any]] | str:
@@ -212,7 +244,10 @@ def _checked(content: Any, place: str) -> list[dict[str, Any]] | str:
             f'{place} is neither a text nor a list of {{"role": ..., "content": ...}}: {shown}'
         )
     if not any(turn["role"] == "assistant" for turn in turns):
-        raise config.ConfigError(f"{place} has no answer: no turn with the role 'assistant'")
+        roles = ", ".join(sorted({repr(turn["role"]) for turn in turns}))
+        raise config.ConfigError(
+            f"{place} has no answer: no turn with the role 'assistant', only with {roles}"
+        )
     return [{name: part for name, part in turn.items() if part is not None} for turn in turns]
 
 
@@ -254,14 +289,17 @@ def _read_stdlib() -> Iterator[Record]:
 # --- Tokens ---------------------------------------------------------------------------------------
 
 
-def fetch(name: str) -> str:
-    """The folder of a pretrained model: as it is named, or this node's copy from the hub."""
+def fetch(name: str, **options: Any) -> str:
+    """The folder of a pretrained model: as it is named, or this node's copy from the hub.
+
+    The options are those of `snapshot_download`.
+    """
     if Path(name).is_dir():
         return str(Path(name).absolute())
     import huggingface_hub
 
     try:
-        return str(huggingface_hub.snapshot_download(name, allow_patterns=WEIGHTS))
+        return str(huggingface_hub.snapshot_download(name, allow_patterns=WEIGHTS, **options))
     except (OSError, ValueError) as error:
         raise config.ConfigError(
             f"data.pretrained = {name!r} is no folder, and cannot be fetched by name: {error}"

@@ -158,11 +158,20 @@ def hold_out(count: int, validation: float, split_seed: int) -> tuple[list[int],
 
 
 def divide(labels: Sequence[object], validation: float, split_seed: int) -> list[list[int]]:
-    """As `hold_out`, but that each class keeps an image for training, where it would have none."""
+    """As `hold_out`, but that each class keeps an image for training, where it would have none.
+
+    Raises ConfigError where nothing is left to hold out.
+    """
     train, val = hold_out(len(labels), validation, split_seed)
     known = {labels[i] for i in train}
     lost = {labels[i]: i for i in reversed(val) if labels[i] not in known}
     kept = set(lost.values())
+    if len(kept) == len(val):
+        raise config.ConfigError(
+            f"data.validation = {validation}: {len(labels)} images of {len({*labels})} classes are "
+            "too few images to hold any out, as each class needs one for training: add images, or "
+            f"make a folder {VALIDATION[0]}/ beside {TRAINING}/"
+        )
     return [train + sorted(kept), [i for i in val if i not in kept]]
 
 

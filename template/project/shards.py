@@ -4,7 +4,7 @@ import json
 import re
 import tarfile
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -22,10 +22,11 @@ ROWS = 64  # of a Parquet file in memory at once
 
 
 class Labelled(NamedTuple):
-    """An image, and the name of its class."""
+    """An image, and the name of its class, or the folders of which one names the class."""
 
     place: images.Place
     label: str
+    folders: tuple[str, ...] = ()
 
 
 def files(source: Path) -> list[Path]:
@@ -45,7 +46,7 @@ def find(cfg: config.Data, unpacked: Path) -> images.Found:
     """
     source = Path(cfg.source)
     refuse_both(source)
-    listed = [[*_read(paths, cfg, unpacked)] for paths in _splits(source)]
+    listed = _of_folders([[*_read(paths, cfg, unpacked)] for paths in _splits(source)])
     names = {image.label for image in listed[0]}
     if unknown := [image for image in listed[-1] if image.label not in names]:
         raise config.ConfigError(
@@ -107,7 +108,7 @@ def _read(paths: list[Path], cfg: config.Data, unpacked: Path) -> Iterator[Label
             below = str(path.relative_to(cfg.source))
             found, said = _members(path)
             for key, place in found:
-                yield Labelled(place._replace(path=below), _class(key, said, place))
+                yield _labelled(place._replace(path=below), key, said)
         else:
             yield from _rows(path, cfg.label, unpacked)
 
@@ -147,15 +148,33 @@ def _text(archive: tarfile.TarFile, member: tarfile.TarInfo) -> str:
     return file.read().decode().strip() if file else ""
 
 
-def _class(key: str, said: dict[str, str], place: images.Place) -> str:
-    """What key.cls says, or the folder."""
-    label = said.get(key, PurePosixPath(key).parent.name)
-    if not label:
+def _labelled(place: images.Place, key: str, said: dict[str, str]) -> Labelled:
+    """An image with what key.cls says, or with its folders."""
+    folders = PurePosixPath(key.rpartition("/")[0]).parts
+    label = said.get(key, "")
+    if not label and not folders:
         raise config.ConfigError(
             f"{place.name} has no class: neither a file with the ending {LABEL} beside it, nor a "
             "folder"
         )
-    return label
+    return Labelled(place, label, () if label else folders)
+
+
+def _of_folders(listed: list[list[Labelled]]) -> list[list[Labelled]]:
+    """The images of both splits, of which the outermost folder is the class, as on a disk.
+
+    Folders around all images of the training, as `tar` packs a folder, are none.
+    """
+    inside = [image.folders for image in listed[0] if image.folders]
+    same = takewhile(lambda names: len({*names}) == 1, zip(*inside, strict=False))
+    around = len([*same])
+    return [[_of_folder(image, around) for image in split] for split in listed]
+
+
+def _of_folder(image: Labelled, around: int) -> Labelled:
+    if not image.folders:
+        return image
+    return image._replace(label=image.folders[min(around, len(image.folders) - 1)])
 
 
 # --- Parquet files --------------------------------------------------------------------------------

@@ -337,6 +337,22 @@ def test_a_table_in_parquet_is_described(tmp_path: Path) -> None:
     assert pattern.arguments == [f"data.source={tmp_path}/*.parquet"]
 
 
+def test_long_texts_are_looked_at(tmp_path: Path) -> None:
+    """Those beyond the limit that Python's reader begins with."""
+    path = reviews(tmp_path / "reviews.csv")
+    with path.open("a", newline="") as file:
+        csv.writer(file).writerow(["good " * 40_000, "good"])
+    assert look.look(path).kind == "labelled texts"
+
+
+def test_classes_of_a_tar_file_are_counted_as_the_program_does(tmp_path: Path) -> None:
+    """Folders within a class are of the class, and one around all is none."""
+    folders = ["day", "day/sub", "day/sub/deeper", "night/sub"]
+    members = {f"./all/{folder}/{n}.png": b"" for folder in folders for n in range(3)}
+    found = look.look(write_tar(tmp_path / "all.tar", members))
+    assert found.words[0].startswith("12 images in 2 classes")
+
+
 def test_columns_are_described(tmp_path: Path) -> None:
     """Numbers, gaps, and names that tell rows apart, which the model must not see."""
     found = look.look(flats(tmp_path / "flats.csv"))
@@ -419,6 +435,16 @@ def test_layouts_of_conversations_are_known(name: str, ending: str, tmp_path: Pa
     template.write(completed({"model": "causal-lm"}), tmp_path / "project")
     run = forkserver.train(tmp_path / "project", 1, [*found.arguments, "train.max_steps=1"])
     assert "30 conversations or texts" in run.output, run.output
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".json"])
+def test_file_that_is_marked_as_utf_8_is_known(ending: str, tmp_path: Path) -> None:
+    """As Windows writes it."""
+    record = {"prompt": PAIR["q"], "completion": PAIR["a"]}
+    path = tmp_path / f"marked{ending}"
+    content = json.dumps(record) if ending == ".jsonl" else json.dumps([record])
+    path.write_text(content, encoding="utf-8-sig")
+    assert look.look(path).kind == "conversations"
 
 
 def test_pairs_of_columns_are_those_of_the_program() -> None:

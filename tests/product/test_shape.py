@@ -16,6 +16,7 @@ from product.test_levers import ALL, BRIEF
 LAYERS = [
     ("engine.settings",),
     ("config",),
+    ("engine.hub",),
     ("columns", "corpus", "documents", "images"),
     ("shards",),
     ("data",),

@@ -4,9 +4,9 @@ import hashlib
 import json
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from torch.utils.data import Dataset
 
 import config
 import documents
+from engine import hub
 
 UNIT = "targets"  # of the throughput
 IGNORE = documents.IGNORE  # the target of a token that does not count: of questions, of padding
@@ -29,7 +30,8 @@ class Batch(NamedTuple):
 class Shape:
     vocabulary: int
     length: int
-    weights: str  # folder of the pretrained network; empty: from scratch
+    # Folder of the pretrained network, on this node; empty: from scratch.
+    weights: str = field(compare=False)
     tokenizer: str  # its folder
     chat: bool  # whether answers were learnt, or whole texts
     words: str
@@ -82,15 +84,26 @@ def prepare(cfg: config.Data) -> None:
 def open_splits(cfg: config.Data) -> Splits:
     """Map the prepared rows into memory. Raises ConfigError where the pretrained model is gone."""
     folder = prepared_path(cfg)
-    about = json.loads((folder / documents.ABOUT).read_text(encoding="utf-8"))
-    if about["weights"] and not Path(about["weights"]).is_dir():
-        raise config.ConfigError(
-            f"the pretrained model is gone from {about['weights']}: fetch it again, with "
-            "`python train.py --prepare-only --force`"
-        )
+    about = _about(folder)
+    about["weights"] = find_network(cfg, about["weights"])
     tensors = torch.load(folder / documents.ROWS, weights_only=True, mmap=True)
     shape = Shape(length=cfg.length, tokenizer=str(folder / documents.TOKENIZER), **about)
     return Splits(Rows(*tensors["train"]), Rows(*tensors["val"]), shape)
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / documents.ABOUT).read_text(encoding="utf-8"))
+    return found
+
+
+def find_network(cfg: config.Data, folder: str, fetching: bool = False) -> str:
+    """This node's copy of the network that was in `folder` where the data were prepared."""
+    return hub.find(cfg.pretrained, folder, documents.fetch, fetching)
+
+
+def fetch_network(cfg: config.Data) -> None:
+    """Fetch the pretrained network where this node has none, but another prepared the data."""
+    find_network(cfg, _about(prepared_path(cfg))["weights"], fetching=True)
 
 
 def prepared_path(cfg: config.Data) -> Path:

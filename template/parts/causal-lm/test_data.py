@@ -3,11 +3,13 @@
 import json
 import math
 import os
+import shutil
 from dataclasses import replace
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
+import filelock
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -21,7 +23,8 @@ import config
 import data
 import documents
 import model
-from support import common
+from engine import loading
+from support import common, hub
 
 TURNS = {"system": "Be brief.", "user": "Where is {}?", "assistant": "In {}'s house."}
 CHATS = [
@@ -145,6 +148,7 @@ LAYOUTS: list[dict[str, Any]] = [
     {"prompt": PAIR[:1], "completion": PAIR[1:]},
     {"instruction": ASKED, "input": "", "output": SAID_ALONE},
     {"question": ASKED, "response": SAID_ALONE, "system": None},
+    {"instruction": "Where", "context": "is Ada?", "response": SAID_ALONE, "category": "qa"},
 ]
 LONGER: list[dict[str, Any]] = [
     {"instruction": "Where", "input": "Ada", "output": "Home.", "system": "Be brief."},
@@ -159,19 +163,46 @@ def test_questions_and_answers_are_conversations(ending: str, tmp_path: Path) ->
     records = [*map(json.dumps, [*LAYOUTS, about])]
     path.write_text("\n\n".join(records) if ending == ".jsonl" else f"[{', '.join(records)}]")
     *found, last = (record.content for record in documents.read_file(path, "messages"))
-    assert found == [PAIR] * len(LAYOUTS)
+    assert found[:-1] == [PAIR] * (len(LAYOUTS) - 1)
+    assert found[-1] == [{"role": "user", "content": "Where\n\nis Ada?"}, PAIR[1]]
     said = ("Be brief.", "Where\n\nAda", "Home.")
     turns = zip(("system", "user", "assistant"), said, strict=True)
     assert last == [{"role": role, "content": content} for role, content in turns]
     path.write_text(json.dumps(broken) if ending == ".jsonl" else json.dumps([broken]))
-    with pytest.raises(config.ConfigError, match="no turn with the role 'assistant'"):
+    with pytest.raises(config.ConfigError, match="role 'assistant', only with 'system', 'tool'"):
         list(documents.read_file(path, "messages"))
     empty = {"prompt": ASKED, "completion": ""}
     path.write_text(json.dumps(empty) if ending == ".jsonl" else json.dumps([empty]))
-    with pytest.raises(config.ConfigError, match="record 1 has no answer"):
+    with pytest.raises(config.ConfigError, match="record 1 has no answer: 'completion' is empty"):
         list(documents.read_file(path, "messages"))
     with pytest.raises(config.ConfigError, match=r"set data\.column"):
         list(documents.read_file(path, "text"))
+
+
+def test_what_is_not_read_is_said(tmp_path: Path) -> None:
+    """Files of a test split, and columns beside the conversations; a file that is named is read."""
+    (folder := tmp_path / "chats").mkdir()
+    for name in ("train.jsonl", "test.jsonl", "part-testing-1.jsonl"):
+        write(folder / name, CHATS)
+    cfg = settings(tmp_path, source=str(folder))
+    splits, _ = opened(cfg)
+    assert f"{len(CHATS)} conversations or texts" in str(splits.shape)
+    left_out = "; files left out: part-testing-1.jsonl, test.jsonl; columns ignored: number"
+    assert str(splits.shape).endswith(left_out)
+    (folder / "train.jsonl").unlink()
+    with pytest.raises(config.ConfigError, match=r"has 0 records .* files left out: part-te"):
+        data.prepare(cfg)
+    named = documents.read_splits(replace(cfg, source=str(folder / "test.jsonl")))
+    assert len(named["train"] + named["val"]) == len(CHATS)
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".json"])
+def test_file_that_is_marked_as_utf_8_is_read(ending: str, tmp_path: Path) -> None:
+    """As Windows writes it."""
+    path, record = tmp_path / f"records{ending}", {"messages": PAIR}
+    content = json.dumps(record) if ending == ".jsonl" else json.dumps([record])
+    path.write_text(content, encoding="utf-8-sig")
+    assert [record.content for record in documents.read_file(path, "messages")] == [PAIR]
 
 
 def test_fields_that_a_turn_lacks_stay_away(tmp_path: Path) -> None:
@@ -387,21 +418,45 @@ def test_pretrained_network(tmp_path: Path) -> None:
         data.prepare(replace(cfg, length=129))
 
 
+def test_node_without_the_network_fetches_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes may share the data and not the cache; what ranks open is on their own node."""
+    save_pretrained(tmp_path / "origin")
+    source = write(tmp_path / "chats.jsonl", CHATS)
+    cfg = settings(tmp_path, source=source, pretrained="some/model")
+    node = hub.stand_in(monkeypatch, tmp_path / "origin", tmp_path / "one")
+    loading.prepare(cfg)
+    shapes = [data.open_splits(cfg).shape]
+    shutil.rmtree(node.cache)
+    node.cache = tmp_path / "other"
+    with pytest.raises(config.ConfigError, match="the pretrained network is gone"):
+        data.open_splits(cfg)
+    with filelock.FileLock(tmp_path / ".lock"):  # nobody waits for the lock of the data
+        loading.prepare(cfg)
+        loading.prepare(cfg)
+    shapes.append(data.open_splits(cfg).shape)
+    assert node.fetched == [tmp_path / "one", tmp_path / "other"], "not once on each node"
+    assert Path(shapes[1].weights).is_relative_to(tmp_path / "other")
+    assert shapes[0] == shapes[1], "predictions would be refused on another node"
+    model.build(common.settings(tmp_path).model, shapes[1])
+
+
 def test_network_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The data's preparation fetches the model; the ranks open this node's copy, by its path."""
-    hub = tmp_path / "hub"
-    save_pretrained(hub / "models--some--model" / "snapshots" / "123")
-    (hub / "models--some--model" / "refs").mkdir()
-    (hub / "models--some--model" / "refs" / "main").write_text("123")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(hub))
+    cache = tmp_path / "hub"
+    save_pretrained(cache / "models--some--model" / "snapshots" / hub.REVISION)
+    (cache / "models--some--model" / "refs").mkdir()
+    (cache / "models--some--model" / "refs" / "main").write_text(hub.REVISION)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     source = write(tmp_path / "chats.jsonl", CHATS)
     cfg = settings(tmp_path, source=source, pretrained="some/model")
     splits, _ = opened(cfg)
-    assert splits.shape.weights == str(hub / "models--some--model" / "snapshots" / "123")
+    assert splits.shape.weights == str(cache / "models--some--model" / "snapshots" / hub.REVISION)
     model.build(common.settings(tmp_path).model, splits.shape)
-    hub.rename(tmp_path / "elsewhere")
-    with pytest.raises(config.ConfigError, match="the pretrained model is gone"):
+    cache.rename(tmp_path / "elsewhere")
+    with pytest.raises(config.ConfigError, match="the pretrained network is gone"):
         data.open_splits(cfg)
     with pytest.raises(config.ConfigError, match="cannot be fetched by name"):
         data.prepare(replace(cfg, pretrained="some/other"))

@@ -218,10 +218,20 @@ def test_images_of_16_bits(channels: int, tmp_path: Path) -> None:
     for mode in ("I", "F"):
         for colour in ("red", "blue"):
             (tmp_path / mode / colour).mkdir(parents=True)
-            Image.new(mode, (16, 16), 1000).save(tmp_path / mode / colour / "0.tif")
+            for name in ("0.tif", "1.tif"):
+                Image.new(mode, (16, 16), 1000).save(tmp_path / mode / colour / name)
         cfg = settings(tmp_path, source=str(tmp_path / mode))
-        with pytest.raises(config.ConfigError, match=rf"0\.tif cannot be .* mode '{mode}'"):
+        with pytest.raises(config.ConfigError, match=rf"[01]\.tif cannot be .* mode '{mode}'"):
             data.prepare(cfg)
+
+
+def test_too_few_images_to_hold_any_out(tmp_path: Path) -> None:
+    """One of each class is for training."""
+    for name in ("day", "night"):
+        (tmp_path / "images" / name).mkdir(parents=True)
+        Image.new("RGB", (16, 16)).save(tmp_path / "images" / name / "0.png")
+    with pytest.raises(config.ConfigError, match="2 classes are too few images to hold any out"):
+        data.prepare(settings(tmp_path, source=str(tmp_path / "images")))
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])

@@ -8,7 +8,7 @@ import json
 import sys
 import sysconfig
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,10 +17,12 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 import config
+from engine import hub
 
 UNIT = "samples"  # of the throughput
 IGNORE = -100  # the target of a text that does not count: padding
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")  # of files with texts
+VALIDATION = ("val", "valid", "validation", "dev")  # names of files that are held out
 WEIGHTS = ["*.json", "*.model", "*.safetensors", "*.txt"]  # what is fetched of a model
 OLD_WEIGHTS = ["pytorch_model*.bin"]  # and of one that was saved long ago
 TOPICS = {  # modules of the standard library whose docstrings are about the topic
@@ -46,7 +48,8 @@ class Shape:
     vocabulary: int
     length: int
     padding: int  # the token id that stands for nothing
-    weights: str  # folder of the pretrained network; empty: from scratch
+    # Folder of the pretrained network, on this node; empty: from scratch.
+    weights: str = field(compare=False)
     tokenizer: str  # its folder
     labels: list[str]  # of the classes
     before: list[str]  # classes of the pretrained head, in their order
@@ -146,16 +149,26 @@ def prepare(cfg: config.Data) -> None:
 def open_splits(cfg: config.Data) -> Splits:
     """Map the prepared tokens. Raises ConfigError where the pretrained network is gone."""
     folder = prepared_path(cfg)
-    prepared = torch.load(folder / "tokens.pt", weights_only=True, mmap=True)
+    prepared = _load(folder)
     about = prepared["about"]
-    if about["weights"] and not Path(about["weights"]).is_dir():
-        raise config.ConfigError(
-            f"the pretrained network is gone from {about['weights']}: fetch it again, with "
-            "`python train.py --prepare-only --force`"
-        )
+    about["weights"] = find_network(cfg, about["weights"])
     shape = Shape(length=cfg.length, tokenizer=str(folder / "tokenizer"), **about)
     train, val = (Texts(*tensors) for tensors in prepared["splits"])
     return Splits(train, val, shape)
+
+
+def _load(folder: Path) -> Any:
+    return torch.load(folder / "tokens.pt", weights_only=True, mmap=True)
+
+
+def find_network(cfg: config.Data, folder: str, fetching: bool = False) -> str:
+    """This node's copy of the network that was in `folder` where the data were prepared."""
+    return hub.find(cfg.pretrained, folder, fetch, fetching)
+
+
+def fetch_network(cfg: config.Data) -> None:
+    """Fetch the pretrained network where this node has none, but another prepared the data."""
+    find_network(cfg, _load(prepared_path(cfg))["about"]["weights"], fetching=True)
 
 
 def prepared_path(cfg: config.Data) -> Path:
@@ -193,7 +206,7 @@ def _files(source: Path) -> tuple[list[Path], list[Path]]:
     """The files for training and for validation; a single file is for both."""
     if not source.is_dir():
         return [source], []
-    return _find(source, "train"), _find(source, "val", "validation")
+    return _find(source, "train"), _find(source, *VALIDATION)
 
 
 def _find(folder: Path, *names: str) -> list[Path]:
@@ -220,7 +233,10 @@ def _read_file(path: Path, cfg: config.Data) -> list[Row]:
 
 
 def read_table(path: Path, columns: list[str]) -> list[dict[str, Any]]:
-    """The records of a file. Raises ConfigError for the first that lacks one of the columns."""
+    """The records of a file. Raises ConfigError for the first that lacks one of the columns.
+
+    So does a record with several values in one.
+    """
     try:
         table = _read_parquet(path) if path.suffix == ".parquet" else _read_lines(path)
     except (OSError, ValueError, csv.Error) as error:
@@ -235,6 +251,11 @@ def read_table(path: Path, columns: list[str]) -> list[dict[str, Any]]:
                 f"{path}: record {place} has no {missing[0]!r}; its columns are "
                 f"{sorted(map(str, row))}: set data.text and data.label"
             )
+        if nested := [name for name in columns if isinstance(row[name], list | dict)]:
+            raise config.ConfigError(
+                f"{path}: record {place} has {str(row[nested[0]])[:60]} in {nested[0]!r}: a record "
+                "has one text, and one label per text"
+            )
     return table
 
 
@@ -242,10 +263,28 @@ def _read_lines(path: Path) -> list[Any]:
     """The records of a text file, whose first line tells what stands between the columns."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         if path.suffix == ".jsonl":
-            return [json.loads(line) for line in file if line.strip()]
+            lines = enumerate(file, start=1)
+            return [_parsed(line, f"{path}: line {n}") for n, line in lines if line.strip()]
         header = file.readline()
         file.seek(0)
-        return list(csv.DictReader(file, delimiter=max(",;\t", key=header.count)))
+        delimiter = max(",;\t", key=header.count)
+        csv.field_size_limit(sys.maxsize)  # a text may be a book
+        names, *rows = [row for row in csv.reader(file, delimiter=delimiter) if row] or [[]]
+    for place, row in enumerate(rows, start=1):
+        if len(row) != len(names):
+            raise config.ConfigError(
+                f"{path}: record {place} has {len(row)} cells, the first line has {len(names)}: "
+                f"put the text in quotes where it holds {delimiter!r}"
+            )
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _parsed(line: str, place: str) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        reason = f"from column {error.colno} on: {error.msg}"
+        raise config.ConfigError(f"{place} is no JSON {reason}") from error
 
 
 def _read_parquet(path: Path) -> list[dict[str, Any]]:
@@ -331,16 +370,21 @@ def positions(size: Any, network: Any) -> int:
     return int(found)
 
 
-def fetch(name: str) -> str:
-    """The folder of a pretrained model: as it is named, or this node's copy from the hub."""
+def fetch(name: str, **options: Any) -> str:
+    """The folder of a pretrained model: as it is named, or this node's copy from the hub.
+
+    The options are those of `snapshot_download`.
+    """
     if Path(name).is_dir():
         return str(Path(name).absolute())
     import huggingface_hub
 
     try:
-        folder = huggingface_hub.snapshot_download(name, allow_patterns=WEIGHTS)
+        options["allow_patterns"] = WEIGHTS
+        folder = huggingface_hub.snapshot_download(name, **options)
         if not [*Path(folder).glob("*.safetensors")]:
-            folder = huggingface_hub.snapshot_download(name, allow_patterns=WEIGHTS + OLD_WEIGHTS)
+            options["allow_patterns"] = WEIGHTS + OLD_WEIGHTS
+            folder = huggingface_hub.snapshot_download(name, **options)
     except (OSError, ValueError) as error:
         first, *_ = str(error).splitlines()
         raise config.ConfigError(

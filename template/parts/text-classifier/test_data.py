@@ -3,10 +3,12 @@
 import csv
 import json
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import filelock
 import pyarrow as pa
 import pytest
 import torch
@@ -16,7 +18,8 @@ from pyarrow import parquet
 import config
 import data
 import model
-from support import common
+from engine import loading
+from support import common, hub
 
 ROWS = [(f'He said "good, {word}"\nand left.', "yes") for word in ("one", "two", "three", "four")]
 ROWS += [(f"Nothing of {word}", "no") for word in ("five", "six", "seven", "eight")]
@@ -181,6 +184,44 @@ def test_column_that_is_missing(tmp_path: Path) -> None:
         data.prepare(cfg)
 
 
+@pytest.mark.parametrize("name", ["val.csv", "valid.csv", "validation.csv", "dev.csv"])
+def test_names_of_validation(name: str, tmp_path: Path) -> None:
+    """A file under any of the usual names is held out."""
+    (folder := tmp_path / "texts").mkdir()
+    write(folder / "train.csv", ROWS)
+    write(folder / name, ROWS[3:5])
+    cfg = settings(tmp_path, source=str(folder), length=32, vocabulary=300)
+    data.prepare(cfg)
+    splits = data.open_splits(cfg)
+    assert (len(splits.train), len(splits.val)) == (len(ROWS), 2)
+
+
+MISREAD = {
+    "surplus.csv": ("text,label\nOne,no\nGood, but,yes\n", "record 2 has 3 cells.*in quotes"),
+    "short.csv": ("text,label,more\nOne,no\n", r"record 1 has 2 cells, the first line has 3"),
+    "line.jsonl": ('{"text": "One", "label": 1}\n\n{"text": "T\n', "line 3 is no JSON from col"),
+    "several.jsonl": ('{"text": "One", "label": ["a", "b"]}\n', r"\['a', 'b'\].*one label per"),
+    "turns.jsonl": ('{"text": ["One"], "label": "a"}\n', r"\['One'\] in 'text'.*one text"),
+    "empty.csv": ("", "has 0 texts"),
+}
+
+
+@pytest.mark.parametrize("name", MISREAD)
+def test_records_that_would_be_misread(name: str, tmp_path: Path) -> None:
+    """A text with commas and without quotes would shift the labels; several labels are no class."""
+    content, reason = MISREAD[name]
+    (tmp_path / name).write_text(content)
+    with pytest.raises(config.ConfigError, match=f"{name}.*{reason}"):
+        data.prepare(settings(tmp_path, source=str(tmp_path / name)))
+
+
+def test_long_texts_are_read(tmp_path: Path) -> None:
+    """Those beyond the limit that Python's reader begins with."""
+    source = write(tmp_path / "texts.csv", [*ROWS, ("word " * 40_000, "yes")])
+    rows = data.read_table(Path(source), ["text", "label"])
+    assert len(rows[-1]["text"]) == 200_000
+
+
 def test_preparation_repeats(tmp_path: Path) -> None:
     """Each node prepares for itself, so tokenizer and tokens must come out alike."""
     before = data.open_splits(common.settings(tmp_path).data)
@@ -260,21 +301,45 @@ def test_head_for_other_classes_is_new(tmp_path: Path, labels: list[str]) -> Non
     assert before.keys() - equal == new
 
 
+def test_node_without_the_network_fetches_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes may share the data and not the cache; what ranks open is on their own node."""
+    save_pretrained(tmp_path / "origin", ["no", "yes"])
+    source = write(tmp_path / "texts.csv", ROWS)
+    cfg = settings(tmp_path, source=source, length=33, pretrained="some/model")
+    node = hub.stand_in(monkeypatch, tmp_path / "origin", tmp_path / "one")
+    loading.prepare(cfg)
+    shapes = [data.open_splits(cfg).shape]
+    shutil.rmtree(node.cache)
+    node.cache = tmp_path / "other"
+    with pytest.raises(config.ConfigError, match="the pretrained network is gone"):
+        data.open_splits(cfg)
+    with filelock.FileLock(tmp_path / ".lock"):  # nobody waits for the lock of the data
+        loading.prepare(cfg)
+        loading.prepare(cfg)
+    shapes.append(data.open_splits(cfg).shape)
+    assert node.fetched == [tmp_path / "one", tmp_path / "other"], "not once on each node"
+    assert Path(shapes[1].weights).is_relative_to(tmp_path / "other")
+    assert shapes[0] == shapes[1], "predictions would be refused on another node"
+    model.build(common.settings(tmp_path).model, shapes[1])
+
+
 def test_network_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The data's preparation fetches the model; the ranks open this node's copy, by its path."""
-    hub = tmp_path / "hub"
-    save_pretrained(hub / "models--some--model" / "snapshots" / "123", ["no", "yes"])
-    (hub / "models--some--model" / "refs").mkdir()
-    (hub / "models--some--model" / "refs" / "main").write_text("123")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(hub))
+    cache = tmp_path / "hub"
+    save_pretrained(cache / "models--some--model" / "snapshots" / hub.REVISION, ["no", "yes"])
+    (cache / "models--some--model" / "refs").mkdir()
+    (cache / "models--some--model" / "refs" / "main").write_text(hub.REVISION)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     source = write(tmp_path / "texts.csv", ROWS)
     cfg = settings(tmp_path, source=source, pretrained="some/model")
     data.prepare(cfg)
     shape = data.open_splits(cfg).shape
-    assert shape.weights == str(hub / "models--some--model" / "snapshots" / "123")
+    assert shape.weights == str(cache / "models--some--model" / "snapshots" / hub.REVISION)
     model.build(common.settings(tmp_path).model, shape)
-    hub.rename(tmp_path / "elsewhere")
+    cache.rename(tmp_path / "elsewhere")
     with pytest.raises(config.ConfigError, match="the pretrained network is gone"):
         data.open_splits(cfg)
 

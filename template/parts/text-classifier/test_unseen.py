@@ -3,10 +3,11 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from pyarrow import csv
+from pyarrow import csv, parquet
 
 import config
 import train
@@ -17,7 +18,7 @@ ROWS = [{"text": f'A "good, day" {n}\nfor us.', "label": "yes"} for n in range(2
 ROWS += [{"text": f"Nothing of {n}", "label": "no"} for n in range(20)]
 
 
-def write(path: Path, rows: list[dict[str, str]]) -> str:
+def write(path: Path, rows: list[dict[str, Any]]) -> str:
     """A file of JSON lines."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return str(path)
@@ -52,10 +53,34 @@ def test_texts_are_those_that_were_held_out(run: Path, tmp_path: Path) -> None:
         assert row["probability"] == pytest.approx(other["probability"], rel=1e-4)
 
 
+def test_other_columns_come_along(run: Path, tmp_path: Path) -> None:
+    """Of whatever types, and those that the first record lacks."""
+    more: list[dict[str, Any]] = [
+        {"id": 1, "size": 2**70, "at": {"day": 1, "of": "ü"}, "tags": ["a"]},
+        {"id": "x", "size": 1, "late": 5},
+        {"late": None, "tags": ["b", 2]},
+    ]
+    new = write(tmp_path / "new.jsonl", [{"text": "Good", **columns} for columns in more])
+    predict.main([str(run), new, "--output", str(tmp_path / "new.csv")])
+    names = ("id", "size", "late", "tags")
+    options = csv.ConvertOptions(column_types=dict.fromkeys(names, "string"))
+    found = csv.read_csv(tmp_path / "new.csv", convert_options=options).to_pylist()
+    assert [row["id"] for row in found] == ["1", "x", ""]
+    assert [row["size"] for row in found] == [str(2**70), "1", ""]
+    assert [row["late"] for row in found] == ["", "5", ""]
+    assert [row["tags"] for row in found] == ['["a"]', "", '["b", 2]']
+    assert found[0]["at"] == '{"day": 1, "of": "ü"}'
+    assert all(row["predicted"] in ("no", "yes") for row in found)
+    predict.main([str(run), new, "--output", str(tmp_path / "new.parquet")])
+    assert parquet.read_table(tmp_path / "new.parquet")["at"][0].as_py() == {"day": 1, "of": "ü"}
+
+
 def test_files_that_do_not_fit_are_named(run: Path, tmp_path: Path) -> None:
     """With the record, and nothing is written."""
+    (tmp_path / "commas.csv").write_text("text\nGood, and bad\n")
     mistakes = {
         "record 2 has no 'text'": write(tmp_path / "1.jsonl", [ROWS[0], {"label": "yes"}]),
+        "record 1 has 2 cells, the first line has 1": str(tmp_path / "commas.csv"),
         "there are no rows": write(tmp_path / "2.jsonl", []),
         "absent": str(tmp_path / "absent.csv"),
     }

@@ -16,6 +16,7 @@ from torch.utils.data import Dataset
 import config
 import images
 import shards
+from engine import hub
 
 UNIT = "samples"  # of the throughput
 IGNORE = -100  # the target of an image that does not count: padding
@@ -37,7 +38,8 @@ class Shape:
     size: int  # width and height of an image
     mean: list[float]  # of red, green and blue, from 0 to 255: what becomes 0 in the network
     deviation: list[float]  # and what becomes 1
-    weights: str  # folder of the pretrained network; empty: from scratch
+    # Folder of the pretrained network, on this node; empty: from scratch.
+    weights: str = field(compare=False)
     labels: list[str] = field(repr=False)  # of the classes
 
     def __str__(self) -> str:
@@ -156,18 +158,30 @@ def prepare(cfg: config.Data) -> None:
 def open_splits(cfg: config.Data) -> Splits:
     """Map the list of files into memory. Raises ConfigError where the network is gone."""
     folder = prepared_path(cfg)
-    shape = Shape(**json.loads((folder / ABOUT).read_text(encoding="utf-8")))
-    if shape.weights and not Path(shape.weights).is_dir():
-        raise config.ConfigError(
-            f"the pretrained network is gone from {shape.weights}: fetch it again, with "
-            "`python train.py --prepare-only --force`"
-        )
+    about = _about(folder)
+    about["weights"] = find_network(cfg, about["weights"])
+    shape = Shape(**about)
     _, train, val = images.load(folder / FILES)
     augment = Augment(cfg.crop, cfg.flip, cfg.jitter)
     root = _root(cfg, folder)
     chosen = Images(root, train, shape.size, augment)
     chosen = Mixtures(chosen, cfg.mixup, len(shape.labels)) if cfg.mixup else chosen
     return Splits(chosen, Images(root, val, shape.size), shape)
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+    return found
+
+
+def find_network(cfg: config.Data, folder: str, fetching: bool = False) -> str:
+    """This node's copy of the network that was in `folder` where the data were prepared."""
+    return hub.find(cfg.pretrained, folder, fetch, fetching)
+
+
+def fetch_network(cfg: config.Data) -> None:
+    """Fetch the pretrained network where this node has none, but another prepared the data."""
+    find_network(cfg, _about(prepared_path(cfg))["weights"], fetching=True)
 
 
 def prepared_path(cfg: config.Data) -> Path:
@@ -249,14 +263,17 @@ def _sums(root: Path, size: int, place: images.Place) -> Tensor:
 # --- Pretrained networks --------------------------------------------------------------------------
 
 
-def fetch(name: str) -> str:
-    """The folder of a pretrained network: as it is named, or this node's copy from the hub."""
+def fetch(name: str, **options: Any) -> str:
+    """The folder of a pretrained network: as it is named, or this node's copy from the hub.
+
+    The options are those of `snapshot_download`.
+    """
     if Path(name).is_dir():
         return str(Path(name).absolute())
     import huggingface_hub
 
     try:
-        return str(huggingface_hub.snapshot_download(name, allow_patterns=WEIGHTS))
+        return str(huggingface_hub.snapshot_download(name, allow_patterns=WEIGHTS, **options))
     except (OSError, ValueError) as error:
         first, *_ = str(error).splitlines()
         raise config.ConfigError(

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import struct
 import threading
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import filelock
 import pytest
 import torch
 import torch.nn.functional as F
@@ -26,7 +28,7 @@ import model
 import optim
 import steps
 from engine import distributed, loading
-from support import common, processes, reference
+from support import common, hub, processes, reference
 
 COLOURS = {"blue": (0, 0, 255), "green": (0, 255, 0), "red": (255, 0, 0)}
 SAMPLES = 53  # of an epoch: four optimizer steps of 12, and one of 5
@@ -102,6 +104,13 @@ def test_each_class_is_learnt(tmp_path: Path) -> None:
     assert shape.labels == ["blue", r"caf\xe9", "green", "red"]
     seen = train_split.__getitems__(list(range(len(train_split)))).targets
     assert seen.unique().tolist() == [0, 1, 2, 3]
+
+
+def test_too_few_images_to_hold_any_out(tmp_path: Path) -> None:
+    """One of each class is for training."""
+    draw(tmp_path / "images", 1)
+    with pytest.raises(config.ConfigError, match="3 classes are too few images to hold any out"):
+        data.prepare(settings(tmp_path))
 
 
 def test_images_that_came_later_are_seen(tmp_path: Path) -> None:
@@ -610,18 +619,42 @@ def test_networks_that_do_not_fit_are_named(tmp_path: Path) -> None:
         model.build(replace(cfg.model, freeze=True), replace(splits.shape, weights=""))
 
 
+def test_node_without_the_network_fetches_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nodes may share the data and not the cache; what ranks open is on their own node."""
+    save_pretrained(tmp_path / "origin", "ResNet")
+    draw(tmp_path / "images", 2)
+    cfg = settings(tmp_path, pretrained="some/network")
+    node = hub.stand_in(monkeypatch, tmp_path / "origin", tmp_path / "one")
+    loading.prepare(cfg)
+    shapes = [data.open_splits(cfg).shape]
+    shutil.rmtree(node.cache)
+    node.cache = tmp_path / "other"
+    with pytest.raises(config.ConfigError, match="the pretrained network is gone"):
+        data.open_splits(cfg)
+    with filelock.FileLock(tmp_path / ".lock"):  # nobody waits for the lock of the data
+        loading.prepare(cfg)
+        loading.prepare(cfg)
+    shapes.append(data.open_splits(cfg).shape)
+    assert node.fetched == [tmp_path / "one", tmp_path / "other"], "not once on each node"
+    assert Path(shapes[1].weights).is_relative_to(tmp_path / "other")
+    assert shapes[0] == shapes[1], "predictions would be refused on another node"
+    model.build(common.settings(tmp_path).model, shapes[1])
+
+
 def test_network_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The data's preparation fetches the network; the ranks open this node's copy, by its path."""
-    hub = tmp_path / "hub" / "models--some--network"
-    save_pretrained(hub / "snapshots" / "123", "ResNet")
-    (hub / "refs").mkdir()
-    (hub / "refs" / "main").write_text("123")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(hub.parent))
+    copy = tmp_path / "hub" / "models--some--network"
+    save_pretrained(copy / "snapshots" / hub.REVISION, "ResNet")
+    (copy / "refs").mkdir()
+    (copy / "refs" / "main").write_text(hub.REVISION)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(copy.parent))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     draw(tmp_path / "images", 2)
     cfg = settings(tmp_path, pretrained="some/network")
     data.prepare(cfg)
-    assert data.open_splits(cfg).shape.weights == str(hub / "snapshots" / "123")
-    hub.rename(tmp_path / "elsewhere")
+    assert data.open_splits(cfg).shape.weights == str(copy / "snapshots" / hub.REVISION)
+    copy.rename(tmp_path / "elsewhere")
     with pytest.raises(config.ConfigError, match="the pretrained network is gone"):
         data.open_splits(cfg)
