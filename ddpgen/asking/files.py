@@ -44,7 +44,7 @@ def look_at_file(path: Path) -> Found | None:
         case ".bin":
             return tokens(f"a file of tokens, {path.stat().st_size:,} bytes", path)
         case ".jsonl" | ".json":
-            return _readable(path, _records(path, source))
+            return _records(path, source)
         case ".tar" | ".parquet":
             return in_images(path) or (
                 _parquet(path, source) if path.suffix == ".parquet" else None
@@ -100,16 +100,6 @@ def tokens(words: str, path: Path) -> Found:
     """Files of tokens, of which only the user knows what the numbers mean."""
     more = "say their type and the tokenizer's size: data.token_dtype, data.vocabulary"
     return Found([words, more], "text", [f"data.source={path.absolute()}"])
-
-
-def _readable(path: Path, found: Found | None) -> Found | None:
-    """What was found, unless the program of this kind does not read the file's first bytes."""
-    if found and found.kind == "conversations" and formats.is_marked(path):
-        raise DdpgenError(
-            f"--data {show(str(path))}: begins with a mark of UTF-8 (BOM)",
-            remedy="conversations are read without it: save the file in UTF-8 without BOM",
-        )
-    return found
 
 
 def _records(path: Path, source: str) -> Found | None:

@@ -45,7 +45,7 @@ def look_at_pattern(path: Path) -> Found | None:
     if not found or found.kind != "rows":
         raise DdpgenError(
             f"--data {show(str(path))}: only tables are read by a pattern",
-            remedy=f"give the folder: --data {show(str(path.parent))}",
+            remedy=f"give the folder: --data {show(str(path.parent), 1000)}",
         )
     return _by_pattern(found, path.parent, path.name, len(files))
 

@@ -63,11 +63,6 @@ def first(path: Path) -> bytes:
         return file.read(FIRST)
 
 
-def is_marked(path: Path) -> bool:
-    """Whether a file begins with the mark that some programs write before UTF-8."""
-    return first(path).startswith(MARK)
-
-
 def is_table(path: Path) -> bool:
     """Whether a text is a table: each of its first lines has as many cells."""
     content = first(path)

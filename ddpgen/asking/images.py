@@ -87,7 +87,7 @@ def _refuse_splits(folder: Path, classes: Sequence[str]) -> None:
         f"--data {show(str(folder))}: {show(shown)} would be classes, and have names of splits",
         remedy="call the folder for training train/ and the one for validation val/, in small "
         "letters, and move all others elsewhere; or give the one to train on: --data "
-        + show(str(folder / max(named, key=_trains))),
+        + show(str(folder / max(named, key=_trains)), 1000),
     )
 
 

@@ -62,6 +62,10 @@ if attend "${prepare[@]}"; then
     attend "${train[@]}" || true
 fi
 look_back
+if ((short == 1 && told == 1 && SECONDS < 60)) && [[ $reason ]]; then
+    echo "$reason: not again, since the time limit leaves no time for the training" >&2
+    reason="" status=93
+fi
 silent=""
 if [[ $reason ]]; then
 """
@@ -356,7 +360,8 @@ MORE = {
     ],
     "L8": [
         ("launch/slurm.sbatch", "((saved == 1 || told == 1)) || ", ""),
-        ("launch/slurm.sbatch", "elif ((status != 0)) && [[", "elif [["),
+        ("launch/slurm.sbatch", "if ((status != 0)) && [[", "if [["),
+        ("launch/slurm.sbatch", " && ((SLURM_JOB_END_TIME - EPOCHSECONDS < 300 + 60))", ""),
     ],
 }
 

@@ -1003,14 +1003,13 @@ def test_table_is_a_table_by_the_name_of_a_text(delimiter: str, tmp_path: Path) 
 
 
 def test_mark_before_json_is_passed_over(tmp_path: Path) -> None:
-    """The classifier does so, too, and the program for conversations does not."""
+    """The programs of both families do so, too."""
     path = reviews(tmp_path / "a.jsonl")
     path.write_text("\ufeff" + path.read_text())
     assert look.look(path).kind == "labelled texts"
     path = notes(tmp_path / "b.jsonl")
     path.write_text("\ufeff" + path.read_text())
-    with pytest.raises(DdpgenError, match="begins with a mark of UTF-8"):
-        look.look(path)
+    assert look.look(path).kind == "conversations"
 
 
 def test_folder_in_a_folder_is_looked_into(tmp_path: Path) -> None:
