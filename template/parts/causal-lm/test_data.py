@@ -334,6 +334,21 @@ def test_edited_file_is_read_anew(tmp_path: Path) -> None:
     assert len(places) == len(changes) + 2, "what was prepared otherwise is read"
 
 
+def test_validation_teaches_the_tokenizer_nothing(tmp_path: Path) -> None:
+    """Its words follow from the training texts alone."""
+    (folder := tmp_path / "texts").mkdir()
+    words = ["one two three four five", "six seven eight nine ten", "one three five seven nine"]
+    (folder / "train.jsonl").write_text("".join(json.dumps({"text": w}) + "\n" for w in words * 5))
+    found = []
+    for word in ("giraffe", "tricycle"):
+        (folder / "val.jsonl").write_text(json.dumps({"text": f"{word} " * 9}) + "\n")
+        cfg = settings(tmp_path, source=str(folder), column="text", vocabulary=300)
+        data.prepare(cfg)
+        place = data.prepared_path(cfg) / documents.TOKENIZER / "tokenizer.json"
+        found.append(place.read_text())
+    assert found[0] == found[1], "the tokenizer has seen what is held out"
+
+
 def test_preparation_repeats(tmp_path: Path) -> None:
     """Each node prepares for itself, so tokenizer and rows must come out alike."""
     before = data.open_splits(common.settings(tmp_path).data)

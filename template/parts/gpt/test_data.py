@@ -127,6 +127,32 @@ def test_shards_are_one_stream(tmp_path: Path, dtype: str, monkeypatch: Any) -> 
     assert torch.equal(stream.read(places), tokens[places])
 
 
+def test_texts_of_a_folder_are_divided_alike_everywhere(tmp_path: Path, monkeypatch: Any) -> None:
+    """Each node prepares for itself, and each disk lists the files in an order of its own."""
+    for number in range(9):
+        (tmp_path / "texts" / f"{number}").mkdir(parents=True)
+        (tmp_path / "texts" / f"{number}" / "a.txt").write_text(f"{number} " * 40)
+    cfg = settings(tmp_path, source=str(tmp_path / "texts"), pattern="**/*.txt")
+    found, glob = [], Path.glob
+    for turned in (False, True):
+        monkeypatch.setattr(
+            Path, "glob", lambda *given, turned=turned: sorted(glob(*given), reverse=turned)
+        )
+        found.append(corpus.find_files(cfg))
+    assert found[0] == found[1], "what one node holds out, another one trains on"
+    assert found[0] != sorted(found[0]), "the last folder by name would be held out"
+
+
+def test_a_token_too_large_is_found_anywhere(tmp_path: Path, monkeypatch: Any) -> None:
+    """At the end of a large file, too: a GPU would stop in the middle of the training."""
+    monkeypatch.setattr(corpus, "BLOCK", 2)
+    write(tmp_path / "train.bin", torch.tensor([1] * 400 + [101]), "uint16")
+    source = str(tmp_path / "train.bin")
+    cfg = settings(tmp_path, source=source, token_dtype="uint16", vocabulary=100)
+    with pytest.raises(config.ConfigError, match="the token 101"):
+        data.prepare(cfg)
+
+
 @pytest.mark.parametrize(
     "names", [["train", "val"], ["a_train_000", "a_train_001", "a_val_000"], ["0", "validation"]]
 )

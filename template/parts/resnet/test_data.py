@@ -32,7 +32,7 @@ def draw(folder: Path, count: int) -> None:
     for name, colour in COLOURS.items():
         (folder / name).mkdir(parents=True)
         for number in range(count):
-            ending = ("png", "jpg", "bmp")[number % 3]
+            ending = ("png", "JPG", "bmp")[number % 3]
             image = Image.new("RGB", (20 + number, 30), colour)
             image.save(folder / name / f"{number}.{ending}")
         (folder / name / "notes.txt").write_text("not an image")
@@ -103,7 +103,7 @@ def test_preparation_repeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for before, after in ((first.train, again.train), (first.val, again.val)):
         for one, other in zip(before, after, strict=True):
             assert one.equal(other), "other splits on another node"
-    changes: list[dict[str, Any]] = [{"validation": 0.3}, {"split_seed": 1}]
+    changes: list[dict[str, Any]] = [{"validation": 0.3}, {"split_seed": 1}, {"label": "other"}]
     for change in changes:
         assert data.prepared_path(replace(cfg, **change)) != data.prepared_path(cfg)
 
@@ -305,6 +305,15 @@ def test_augmentation(tmp_path: Path) -> None:
             again = split.__getitems__([3, 4])
             assert torch.equal(one.inputs, again.inputs)
             assert torch.equal(one.inputs, other.inputs) != changes
+
+
+@pytest.mark.parametrize("change", range(3))
+def test_each_image_has_changes_of_its_own(change: int) -> None:
+    """Else a larger micro-batch would see fewer of them: angle, zoom and shift."""
+    amounts = [(30.0, 0.0, 0.0), (0.0, 0.4, 0.0), (0.0, 0.0, 0.4)][change]
+    given = torch.randint(256, (1, 1, 9, 9), dtype=torch.uint8).repeat(6, 1, 1, 1)
+    changed = data.Augment(*amounts, flip=False)(given)
+    assert len({str(image.tolist()) for image in changed}) > 3, "all are changed alike"
 
 
 def test_augmentation_by_nothing_changes_nothing() -> None:

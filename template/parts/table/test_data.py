@@ -286,6 +286,12 @@ def test_bundled_tables(name: str, outputs: int, tmp_path: Path) -> None:
     second = prepared(tmp_path, tmp_path, *source, task)
     assert torch.equal(first.val.rows.numbers, second.val.rows.numbers)
     assert first.shape.outputs == outputs
+    other = "data.source=wine" if name == "diabetes" else "data.source=diabetes"
+    places = {
+        data.prepared_path(common.settings(tmp_path, *source, task, *more).data)
+        for more in ([], [other])
+    }
+    assert len(places) == 2, "trains on the other table"
 
 
 def test_edited_files_and_other_settings_are_prepared_anew(

@@ -46,7 +46,7 @@ def draw(folder: Path, count: int) -> None:
     for name, colour in COLOURS.items():
         (folder / name).mkdir(parents=True)
         for number in range(count):
-            ending = ("png", "jpg", "bmp")[number % 3]
+            ending = ("png", "JPG", "bmp")[number % 3]
             image = Image.new("RGB", (20 + number, 30), colour)
             image.save(folder / name / f"{number}.{ending}")
         (folder / name / "notes.txt").write_text("not an image")
@@ -131,7 +131,7 @@ def test_other_settings_are_prepared_anew(tmp_path: Path) -> None:
     """What was prepared has another place by each setting that shaped it."""
     draw(tmp_path / "images", 2)
     changes: list[dict[str, Any]] = [{}, {"validation": 0.3}, {"split_seed": 1}, {"image_size": 8}]
-    changes += [{"source": str(tmp_path)}, {"pretrained": "some/network"}]
+    changes += [{"source": str(tmp_path)}, {"pretrained": "some/network"}, {"label": "other"}]
     places = {data.prepared_path(settings(tmp_path, **change)) for change in changes}
     assert len(places) == len(changes), "a setting has changed, and the old preparation is read"
 
