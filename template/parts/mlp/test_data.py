@@ -13,9 +13,9 @@ import data
 from support import common
 
 
-def write_table(path: Path, rows: int = 40, kinds: int = 2) -> None:
-    """A small table with a number, a constant, and labels that are words."""
-    sizes, words = [float(n) for n in range(rows)], [f"kind {n % kinds}" for n in range(rows)]
+def write_table(path: Path, rows: int = 40, power: float = 0.5) -> None:
+    """A small table with a number, a constant, and labels that are words, ever more of each."""
+    sizes, words = [float(n) for n in range(rows)], [f"kind {int(n**power)}" for n in range(rows)]
     table = pa.table({"size": sizes, "constant": [1.0] * rows, "kind": words})
     (csv.write_csv if path.suffix == ".csv" else parquet.write_table)(table, path)
 
@@ -32,12 +32,12 @@ def test_own_file(name: str, tmp_path: Path) -> None:
     cfg = settings(tmp_path, tmp_path / name)
     data.prepare(cfg)
     train, val, shape = data.open_splits(cfg)
-    assert (shape.features, shape.classes, len(train), len(val)) == (2, 2, 32, 8)
+    assert (shape.features, shape.classes, len(train), len(val)) == (2, 7, 32, 8)
     assert [*map(float, torch.std_mean(train.inputs[:, 0]))] == pytest.approx([1, 0], abs=1e-6)
     assert torch.cat((train.inputs, val.inputs)).unique(dim=0).isfinite().sum() == 80, "rows lost"
-    assert torch.cat((train.targets, val.targets)).bincount().tolist() == [20, 20], "labels lost"
+    assert torch.cat((train.targets, val.targets)).bincount().tolist() == [1, 3, 5, 7, 9, 11, 4]
     assert data.prepared_path(settings(tmp_path, cfg.source, "size")) != data.prepared_path(cfg)
-    write_table(tmp_path / name, rows=10, kinds=10)
+    write_table(tmp_path / name, rows=10, power=1)
     data.prepare(cfg)
     assert data.open_splits(cfg).shape.classes == 10, "not the classes of all rows"
 
