@@ -51,11 +51,11 @@ class Project:
         return done.stdout
 
     def found(self, name: str) -> bytes | dict[str, bytes]:
-        """What a tool wrote; the config names the run, and the manifest of an export the step."""
+        """What a tool wrote; an export's mark names the run."""
         path = self.folder / name
         if not path.is_dir():
             return path.read_bytes()
-        files = (file for file in path.rglob("*") if file.is_file())
+        files = (file for file in path.rglob("*") if file.is_file() and file.name != "EXPORT")
         return {file.name: file.read_bytes() for file in files}
 
 
