@@ -163,7 +163,7 @@ def test_predictions_do_not_depend_on_other_rows(codes: Path, tmp_path: Path) ->
 
 CARRIED = """\
 id,big,price,name,when,flag,size,rooms,district
-00123,12345678901234567890123456,1.10,NA,2024-05-01,TRUE,20.50,1,north
+00123,12345678901234567890123456,1.10,NA,01-02,TRUE,20.50,1,north
 00007,1e5, 2 ,"a ""b"",\nc",,null,21,,nan
 """
 

@@ -41,12 +41,19 @@ def settings(folder: Path, **changes: Any) -> config.Data:
     return replace(common.settings(folder).data, **{**own, **changes})
 
 
+@pytest.mark.parametrize("name", ["a.jpg", "DSC_1.JPG", "b/c.Png"])
+def test_images_are_known_by_their_endings(name: str) -> None:
+    """Cameras write them in capitals."""
+    assert images.is_image(name)
+    assert not images.is_image(f"{name}.txt")
+
+
 def draw(folder: Path, count: int) -> None:
     """`count` images of each colour, in a folder per colour, in several formats and sizes."""
     for name, colour in COLOURS.items():
         (folder / name).mkdir(parents=True)
         for number in range(count):
-            ending = ("png", "JPG", "bmp")[number % 3]
+            ending = ("png", "jpg", "bmp")[number % 3]
             image = Image.new("RGB", (20 + number, 30), colour)
             image.save(folder / name / f"{number}.{ending}")
         (folder / name / "notes.txt").write_text("not an image")
