@@ -95,7 +95,7 @@ def _refuse_strays(path: Path, columns: list[Column], numbers: list[int]) -> Non
 
 
 def _refuse_useless(path: Path, useful: list[str]) -> None:
-    """Refuse a table without a column to predict, or without one to predict it from."""
+    """Refuse a table without a column to predict, or without a column to learn from."""
     whose = f"{useful[0]} alone could be learnt: all other" if useful else "all its"
     raise DdpgenError(
         f"--data {show(str(path))}: {whose} columns only tell the rows apart",

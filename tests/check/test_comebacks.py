@@ -361,7 +361,7 @@ MORE = {
     "L8": [
         ("launch/slurm.sbatch", "((saved == 1 || told == 1)) || ", ""),
         ("launch/slurm.sbatch", "if ((status != 0)) && [[", "if [["),
-        ("launch/slurm.sbatch", " && ((SLURM_JOB_END_TIME - EPOCHSECONDS < 300 + 60))", ""),
+        ("launch/slurm.sbatch", "((short == 0)) || echo", "echo"),
     ],
 }
 

@@ -103,6 +103,17 @@ def undisturbed(
     return last_checkpoint(job.run)
 
 
+@pytest.mark.thorough
+def test_job_without_time_to_train_ends_with_a_reason(
+    lab: Lab, folder: Path, environment: dict[str, str]
+) -> None:
+    """Less time than is kept for the save: each start would be told to stop at once."""
+    job = submit(lab, folder, environment, *LONG, "train.max_steps=100000", options=("--time=2",))
+    log = job.finish("FAILED")
+    assert "the time limit leaves no time for the training" in log
+    assert job.restarts() == 0
+
+
 @pytest.fixture
 def repaired(lab: Lab) -> Iterator[None]:
     """Afterwards every node is back."""

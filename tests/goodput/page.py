@@ -31,7 +31,7 @@ which nothing happened: both skip the same steps and go back over the same windo
 "Steps that count" are updates that are in the weights at the end, each with the median time of a
 step ({step:.0f} ms, of which {work:.0f} are simulated work); starts, saves, waiting, slow steps,
 and steps that were done again, skipped or gone back over are lost time. Llama 3's training had a
-failure in 3.1 hours on 16,384 GPUs (419 in 54 days, arXiv:2407.21783); here one comes in
+failure in 3.1 hours on 16,384 GPUs (419 in 54 days, arXiv:2407.21783); here a fault comes in
 {every:.0f} minutes, and a start takes {cores} cores that all hosts share.
 
 Collectives end after {timeout} s in place of the default of 600, and who is waited for is said

@@ -16,7 +16,7 @@ unset SLURM_GPUS SLURM_GPUS_PER_TASK
 # {% if modules %}
 # The shell function `module` reads variables that are not set, and may not come along with the submission.
 set +u
-[[ $(type -t module) ]] || . /etc/profile
+[[ $(type -t module) ]] || . /etc/profile || true
 [[ $(type -t module) ]] || { echo "no command module on $HOSTNAME, not even after /etc/profile" >&2 && exit 2; }
 module load {{ modules }}
 set -u

@@ -2,11 +2,9 @@
 . {{ launch_folder }}/slurm_nodes.sh
 begin_start "$PWD/.job-$job"
 # A time limit of hardly more than what --signal keeps for the save would have each start stop at once, and come back.
-short=0
-if [[ ${SLURM_JOB_END_TIME:-} ]] && ((SLURM_JOB_END_TIME - EPOCHSECONDS < {{ grace_seconds }} + 60)); then
-    echo "note: the last {{ grace_seconds }} s are for a save: ask for more time, or sbatch --signal=B:USR1@60 ..." >&2
-    short=1
-fi
+left=$(seconds_left) || true
+short=$((${left:-86400} < {{ grace_seconds + 60 }}))
+((short == 0)) || echo "note: the last {{ grace_seconds }} s are for a save: ask for more time, or sbatch --signal=B:USR1@60 ..." >&2
 # Whoever ends the job may grant its ranks a save.
 trap 'wait; rm -rf "$JOB_FOLDER"' EXIT
 trap end_with_slurm TERM

@@ -1,7 +1,8 @@
-# {{ grace_seconds }} s before the time limit the first node is told to save and end; its ranks tell the others.
+# {{ grace_seconds }} s before the time limit, or at half of a short limit, the first node is told to save and end; its ranks tell
+# the others.
 {
     trap 'kill "$!"' TERM
-    sleep "$((limit - {{ grace_seconds }}))" &
+    sleep "$((limit > {{ 2 * grace_seconds }} ? limit - {{ grace_seconds }} : limit / 2))" &
     wait "$!" && kill -USR1 $$
 } &
 timer=$!

@@ -1,9 +1,17 @@
 # shellcheck shell=bash
-# Read by the batch scripts: which nodes of a job that has failed are lost, and which one the next start does without.
+# Read by the batch scripts: the job's number and time, which of its nodes are lost, and without which the next start does.
 
 # A task of an array has a number of its own only so: the plain one may mean the whole array.
 id=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
 id=${id:-$SLURM_JOB_ID}
+
+# Prints the seconds that are left of the job's time: SLURM says D-HH:MM:SS, or less; nothing where there is no limit.
+seconds_left() {
+    squeue --noheader --jobs="$id" --format=%L |
+        awk -F'[-:]' '/^[0-9]/ { split("1 60 3600 86400", unit, " ")
+            for (i = 0; i < NF; i++) left += $(NF - i) * unit[i + 1]
+            print left }'
+}
 
 # SLURM itself takes SlurmdTimeout, often 300 s, to notice that a node is lost. Without any answer the question failed.
 silent_nodes() {
