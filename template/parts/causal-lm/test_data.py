@@ -3,13 +3,11 @@
 import json
 import math
 import os
-import shutil
 from dataclasses import replace
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
-import filelock
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -23,7 +21,6 @@ import config
 import data
 import documents
 import model
-from engine import loading
 from support import common, hub
 
 TURNS = {"system": "Be brief.", "user": "Where is {}?", "assistant": "In {}'s house."}
@@ -440,21 +437,8 @@ def test_node_without_the_network_fetches_it(
     save_pretrained(tmp_path / "origin")
     source = write(tmp_path / "chats.jsonl", CHATS)
     cfg = settings(tmp_path, source=source, pretrained="some/model")
-    node = hub.stand_in(monkeypatch, tmp_path / "origin", tmp_path / "one")
-    loading.prepare(cfg)
-    shapes = [data.open_splits(cfg).shape]
-    shutil.rmtree(node.cache)
-    node.cache = tmp_path / "other"
-    with pytest.raises(config.ConfigError, match="the pretrained network is gone"):
-        data.open_splits(cfg)
-    with filelock.FileLock(tmp_path / ".lock"):  # nobody waits for the lock of the data
-        loading.prepare(cfg)
-        loading.prepare(cfg)
-    shapes.append(data.open_splits(cfg).shape)
-    assert node.fetched == [tmp_path / "one", tmp_path / "other"], "not once on each node"
-    assert Path(shapes[1].weights).is_relative_to(tmp_path / "other")
-    assert shapes[0] == shapes[1], "predictions would be refused on another node"
-    model.build(common.settings(tmp_path).model, shapes[1])
+    shape = hub.of_another_node(monkeypatch, tmp_path / "origin", cfg)
+    model.build(common.settings(tmp_path).model, shape)
 
 
 def test_network_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import shutil
 import struct
 import threading
 from collections.abc import Iterator
@@ -12,7 +11,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import filelock
 import pytest
 import torch
 import torch.nn.functional as F
@@ -633,21 +631,8 @@ def test_node_without_the_network_fetches_it(
     save_pretrained(tmp_path / "origin", "ResNet")
     draw(tmp_path / "images", 2)
     cfg = settings(tmp_path, pretrained="some/network")
-    node = hub.stand_in(monkeypatch, tmp_path / "origin", tmp_path / "one")
-    loading.prepare(cfg)
-    shapes = [data.open_splits(cfg).shape]
-    shutil.rmtree(node.cache)
-    node.cache = tmp_path / "other"
-    with pytest.raises(config.ConfigError, match="the pretrained network is gone"):
-        data.open_splits(cfg)
-    with filelock.FileLock(tmp_path / ".lock"):  # nobody waits for the lock of the data
-        loading.prepare(cfg)
-        loading.prepare(cfg)
-    shapes.append(data.open_splits(cfg).shape)
-    assert node.fetched == [tmp_path / "one", tmp_path / "other"], "not once on each node"
-    assert Path(shapes[1].weights).is_relative_to(tmp_path / "other")
-    assert shapes[0] == shapes[1], "predictions would be refused on another node"
-    model.build(common.settings(tmp_path).model, shapes[1])
+    shape = hub.of_another_node(monkeypatch, tmp_path / "origin", cfg)
+    model.build(common.settings(tmp_path).model, shape)
 
 
 def test_network_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import filelock
 import huggingface_hub
 import pytest
+
+import config
+import data
+from engine import loading
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 
@@ -44,3 +49,26 @@ def stand_in(patch: pytest.MonkeyPatch, origin: Path, cache: Path) -> Hub:
     hub = Hub(origin, cache)
     patch.setattr(huggingface_hub, "snapshot_download", hub.snapshot_download)
     return hub
+
+
+def of_another_node(patch: pytest.MonkeyPatch, origin: Path, cfg: config.Data) -> data.Shape:
+    """What a node opens that shares the data, and not the cache, with the node that prepared them.
+
+    Each node fetches the network once; no rank fetches, and none waits for the lock of the data.
+    """
+    one, other = (Path(cfg.folder) / name for name in ("one", "other"))
+    node = stand_in(patch, origin, one)
+    loading.prepare(cfg)
+    shape = data.open_splits(cfg).shape
+    shutil.rmtree(node.cache)
+    node.cache = other
+    with pytest.raises(config.ConfigError, match="the pretrained network is gone"):
+        data.open_splits(cfg)
+    with filelock.FileLock(Path(cfg.folder) / ".lock"):
+        loading.prepare(cfg)
+        loading.prepare(cfg)
+    found = data.open_splits(cfg).shape
+    assert node.fetched == [one, other], "not once on each node"
+    assert Path(found.weights).is_relative_to(other)
+    assert found == shape, "predictions would be refused on another node"
+    return found
