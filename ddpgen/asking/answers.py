@@ -80,9 +80,8 @@ def from_text(question: Question, text: str) -> Value:
     if not text.isprintable():
         raise _bad(question, text, "contains a line break or a control character")
     if question.multiselect:
-        return _several(
-            question, [item.strip() for item in text.split(",")] if text.strip() else []
-        )
+        words = text.strip().removeprefix("[").removesuffix("]")  # a list as copier takes it
+        return _several(question, [w.strip(" \"'") for w in words.split(",")] if words else [])
     if question.type == "bool":
         if text.lower() not in _TRUTH:
             raise _bad(question, text, "is neither true nor false", ("true", "false"))

@@ -88,8 +88,8 @@ def folder(project: Callable[..., Path]) -> Path:
 
 @pytest.fixture(scope="module")
 def arguments(request: pytest.FixtureRequest) -> tuple[str, ...]:
-    """About half a minute on two cores; a preemption, which comes at once, needs less."""
-    steps = 600 if request.config.getoption("--clusters") == "all" else 250
+    """A minute on two cores, as SLURM looks at times every 30 s; a preemption comes at once."""
+    steps = 1500 if request.config.getoption("--clusters") == "all" else 250
     return (*LONG, f"train.max_steps={steps}")
 
 

@@ -23,6 +23,8 @@ QUESTIONNAIRE = questions.load()
         ("checkpoint=no", "checkpoint", False),
         ("nodes=16", "nodes", 16),
         ("clusters=slurm,local", "clusters", ["local", "slurm"]),
+        ('clusters=["slurm", "local"]', "clusters", ["local", "slurm"]),
+        ("clusters=[]", "clusters", []),
         ("clusters=", "clusters", []),
         ("partition=", "partition", ""),
         ("container_image=host/a=b", "container_image", "host/a=b"),
