@@ -95,7 +95,11 @@ class Regressor(nn.Module):
             # {% else %}
             x = block(x)
             # {% endif %}
+        # {% if sharded %}
+        predicted: Tensor = self.head(x).squeeze(-1).clone()  # FSDP hooks into outputs: no view
+        # {% else %}
         predicted: Tensor = self.head(x).squeeze(-1)
+        # {% endif %}
         return predicted
 
 

@@ -113,7 +113,13 @@ class GPT(nn.Module):
         weight = self.embedding.weight
         # Zeros fill the matrix up: GPUs take long for a product with an odd number of rows.
         filled = F.pad(weight, (0, 0, 0, missing)) if (missing := -len(weight) % ROWS) else weight
+        # {% if sharded %}
+        logits = F.linear(self.norm(x), filled)
+        # A copy where columns are left out: FSDP's hooks do not stand a change of a view in place.
+        return logits[..., : len(weight)].contiguous() if missing else logits
+        # {% else %}
         return F.linear(self.norm(x), filled)[..., : len(weight)]
+        # {% endif %}
 
 
 def initialise(module: nn.Module) -> None:

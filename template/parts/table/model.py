@@ -67,7 +67,7 @@ class TableNet(nn.Module):
             x = block(x)
             # {% endif %}
         outputs: Tensor = self.head(self.norm(x))
-        return outputs.squeeze(-1){{ ".clone()  # FSDP hooks into outputs, and a view takes no hook" if sharded else "" }}
+        return outputs.squeeze(-1){{ ".clone()  # FSDP hooks into outputs: no view" if sharded else "" }}
 
 
 def build(cfg: config.Model, shape: data.Shape) -> TableNet:
