@@ -13,7 +13,7 @@ CARD = """\
 library_name: {library}
 pipeline_tag: text-generation
 {base}---
-Trained by DistributedDataParallel for {step:,} steps on {source}, in rows of {length} tokens; all
+Trained by {{ 'FSDP2' if sharded else 'DistributedDataParallel' }} for {step:,} steps on {source}, in rows of {length} tokens; all
 settings are in config.toml.
 """
 

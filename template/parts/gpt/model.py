@@ -145,7 +145,7 @@ def loss_sum(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def metric_sums(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
-    """Sums over the targets that count; the caller divides by the number of all ranks."""
+    """Sums over the targets that count; divided later by the targets of all ranks."""
     loss = loss_sum(outputs, targets)
     unit = "byte" if outputs.size(-1) == 256 else "token"
     return {"loss": loss, f"bits_per_{unit}": loss / math.log(2)}

@@ -3,6 +3,6 @@
 container=(
     docker run --rm --init {{ gpu_options }}{{ "--device /dev/infiniband " if with_rdma else "" }}--network host --ipc host --ulimit memlock=-1
     --user "$(id -u):$(id -g)" --env HOME=/tmp --volume "$PWD:$PWD" --workdir "$PWD"
-    --env PROGRAM --env DEBUG --env NNODES --env NPROC --env HEAD --env PORT --env JOB --env NODE_RANK{{ ' --env JOB_FOLDER' if checkpoint else '' }}
+    --env PROGRAM --env DEBUG --env NNODES --env NPROC --env HEAD --env PORT --env JOB --env NODE_RANK{{ ' --env JOB_FOLDER' if checkpoint else '' }} --env WANDB_API_KEY --env HF_TOKEN
     {{ container_image }}
 )

@@ -21,7 +21,7 @@ silent=""
 if [[ $reason ]]; then
     trap - EXIT # the next start counts on
     ((saved == 1 || told == 1)) || silent=$(silent_nodes)
-    # SLURM requeues the job itself when it notices. Before, the job would lose its claim on GPUs (SLURM 22.05).
+    # SLURM requeues the job itself when SLURM notices the loss. A job requeued earlier would lose its claim on GPUs (SLURM 22.05).
     [[ ! $silent ]] || { echo "no answer from ${silent//$'\n'/, }: waiting until SLURM notices" >&2 && sleep 900; }
     trap "" TERM # comes with the requeue
     look_for_worn_node "$blamed" "$silent" || true

@@ -72,7 +72,7 @@ def open_splits(cfg: config.Data) -> Splits:
     val, train = order[:held_out], order[held_out:]
     # Scaled by the training rows alone: the validation rows must stay unseen.
     deviation, mean = torch.std_mean(table["inputs"][train], 0)
-    # A column that is constant there stays unscaled: other validation rows would be blown up.
+    # A constant column stays unscaled: divided by nearly 0, validation rows would be huge.
     inputs = (table["inputs"] - mean) / deviation.where(deviation > 1e-6 * mean.abs(), 1.0)
     return Splits(
         Table(inputs[train], table["targets"][train]),

@@ -5,6 +5,7 @@ import uuid
 from pathlib import Path
 
 import wandb
+from wandb.errors import AuthenticationError, UsageError
 
 import config
 
@@ -15,14 +16,16 @@ class Tracker:
     """Rank 0's record of a run; it goes on where a restarted run continues."""
 
     def __init__(self, cfg: config.Config, folder: Path, step: int) -> None:
-        self.run = wandb.init(
-            project=PROJECT,
-            name=folder.name,
-            id=_run_id(folder, step),
-            resume="allow",
-            dir=folder,
-            config=dataclasses.asdict(cfg),
-        )
+        values, id_ = dataclasses.asdict(cfg), _run_id(folder, step)
+        try:
+            self.run = wandb.init(
+                project=PROJECT, name=folder.name, id=id_, resume="allow", dir=folder, config=values
+            )
+        except (AuthenticationError, UsageError) as error:
+            raise config.ConfigError(
+                f"Weights & Biases: {error}: `wandb login` or WANDB_API_KEY gives a key; "
+                "WANDB_MODE=offline and log.track=false need none"
+            ) from error
 
     def log(self, step: int, row: dict[str, float]) -> None:
         """Record the values of a step. Steps that the run has already are passed over by W&B."""

@@ -1,9 +1,14 @@
 def wrap(model: nn.Module, process: Process, cfg: config.Config) -> DistributedDataParallel:
     """Prepare the model for this rank, in the only order that works.
 
+    # {% if running_statistics == 'sync' %}
     Conversion comes before the move, so that new modules move too. The move comes before the wrap,
     because DDP keeps references to the parameters. Compilation is in place, so that names in
     checkpoints stay as they are.
+    # {% else %}
+    The move comes before the wrap, because DDP keeps references to the parameters. Compilation is
+    in place, so that names in checkpoints stay as they are.
+    # {% endif %}
     """
     # {% if running_statistics == 'sync' %}
     if process.device.type == "cuda":

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Read by the batch scripts: the job's number and time, which of its nodes are lost, and without which the next start does.
+# Read by the batch scripts: the job's number and time, its lost nodes, and the nodes that the next start leaves out.
 
-# A task of an array has a number of its own only so: the plain one may mean the whole array.
+# The plain number of an array's task may mean the whole array; this form is the task's own.
 id=${SLURM_ARRAY_JOB_ID:+${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID}
 id=${id:-$SLURM_JOB_ID}
 

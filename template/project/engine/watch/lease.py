@@ -86,7 +86,7 @@ def touch(number: int, over: threading.Event) -> None:
 def clear(path: Path, me: Holder) -> None:
     """Remove the file of a holder that is gone; raises ConfigError where the holder goes on.
 
-    Where two starts remove one at the same moment, the later one of them saves.
+    Where two starts remove a lease at the same moment, the later start saves.
     """
     with suppress(FileNotFoundError):
         text = path.read_text()

@@ -124,13 +124,13 @@ class Look:
     def report(self, store: Store, rank: int) -> Report | None:
         """What a rank tells of the present step; None where it does not.
 
-        All ranks meet in each step. So a report from two steps before is of a step that was slow,
-        and its rank can no longer take it back.
+        All ranks meet in each step, and on GPUs a host may be three steps ahead of the rank that it
+        waits for. So an older report is of a step that was slow: its rank cannot take it back.
         """
         if not store.check([self.key(rank)]):
             return None
         report = Report(*json.loads(store.get(self.key(rank))))
-        return report if report.step > self.mark.step - 2 else None
+        return report if report.step > self.mark.step - 4 else None
 
     def store(self) -> Store:
         """The launcher's, by a connection of its own: nothing is kept while steps go on."""

@@ -126,16 +126,19 @@ def test_who_is_waited_for() -> None:
 
 
 def look_at_an_old_report() -> tuple[bool, str]:
-    """Rank 0 told of a slow step, two steps ago, and was stopped before it took that back."""
-    looks = [waiting.Look(waiting.Mark(2, 0.0), rank, 2, 3.0) for rank in range(2)]
-    reports = [waiting.Report(0, BUSY), waiting.Report(2, WAITS)]
+    """Rank 0 told of a slow step, four steps ago, and was stopped before it took that back."""
+    looks = [waiting.Look(waiting.Mark(4, 0.0), rank, 2, 3.0) for rank in range(2)]
+    reports = [waiting.Report(0, BUSY), waiting.Report(4, WAITS)]
     for look, report in zip(looks, reports, strict=True):
         look.store().set(look.key(look.rank, "host"), "node1")
         look.store().set(look.key(look.rank), json.dumps(report))
-    return looks[1].may_tell(4.0), looks[1].tell(4.0)
+    found = looks[1].may_tell(4.0), looks[1].tell(4.0)
+    looks[1].mark.step = 3
+    assert looks[1].report(looks[1].store(), 0), "a GPU's host is three steps ahead of its rank"
+    return found
 
 
 def test_old_report_is_no_sign_of_life() -> None:
     ((tells, said),) = processes.run(1, look_at_an_old_report)
     assert tells, "rank 1 leaves the telling to rank 0, which is stopped"
-    assert said.startswith("step 3  no sign of rank 0 on node1: stopped, killed or cut off")
+    assert said.startswith("step 5  no sign of rank 0 on node1: stopped, killed or cut off")

@@ -38,7 +38,7 @@ class Rendezvous:
     def gather(self, name: str, value: Any) -> list[Any]:
         """The values of all ranks, in the order of ranks, on rank 0; the others get an empty list.
 
-        To all ranks it would be a list of them all for each of them. It travels as JSON. Raises
+        A list of all for each of the ranks would be ranks^2 values. Values travel as JSON. Raises
         SystemExit on all ranks that came where one does not, and rank 0 names it.
         """
         self.store.set(f"preflight/{name}/{self.rank}", json.dumps(value))
