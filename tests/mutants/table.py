@@ -160,9 +160,8 @@ MUTATIONS = [
         "    return DistributedDataParallel(\n        model,\n",
         "    return nn.DataParallel(model)\n    return DistributedDataParallel(\n        model,\n"),
     Mutation("D7", "DataParallel within DDP", "sync", "train.py",
-        "distributed.wrap(model.build(cfg.model, splits.shape), process, cfg)",
-        "distributed.wrap("
-        "torch.nn.DataParallel(model.build(cfg.model, splits.shape)), ranks, cfg)"),
+        "distributed.wrap(model.build(cfg.model, shape), process, cfg)",
+        "distributed.wrap(torch.nn.DataParallel(model.build(cfg.model, shape)), ranks, cfg)"),
     Mutation("D8", "a barrier in the clean-up", "mlp", "engine/distributed.py",
         "    yield _setup(cfg)\n    _ended.append(dist.group.WORLD)\n"
         "    dist.destroy_process_group()\n",
@@ -419,8 +418,8 @@ MUTATIONS = [
         "model.loss_sum(*forward(state.model, batch, device))",
         "model.loss_sum(*forward(state.model.module, batch, device))"),
     Mutation("G1", "a parameter is thawed after the wrap", "mlp", "train.py",
-        "    network = distributed.wrap(model.build(cfg.model, splits.shape), process, cfg)\n",
-        "    built = model.build(cfg.model, splits.shape)\n"
+        "    network = distributed.wrap(model.build(cfg.model, shape), process, cfg)\n",
+        "    built = model.build(cfg.model, shape)\n"
         "    next(built.parameters()).requires_grad_(False)\n"
         "    network = distributed.wrap(built, ranks, cfg)\n"
         "    network.requires_grad_(True)\n"),
@@ -582,11 +581,11 @@ MUTATIONS = [
         check="to warn is a courtesy"),
     # --- checkpoint and resume ---
     Mutation("F1", "the optimizer is made of the whole weights", "fsdp", "train.py",
-        "    network = sharding.wrap(model.build(cfg.model, splits.shape), process, cfg, low)\n"
+        "    network = sharding.wrap(model.build(cfg.model, shape), process, cfg, low)\n"
         "    return TrainState(\n"
         "        model=network,\n"
         "        optimizer=optim.build(network, cfg.optim),\n",
-        "    network = model.build(cfg.model, splits.shape)\n"
+        "    network = model.build(cfg.model, shape)\n"
         "    optimizer = optim.build(network, cfg.optim)\n"
         "    network = sharding.wrap(network, process, cfg, low)\n"
         "    return TrainState(\n"
@@ -594,7 +593,7 @@ MUTATIONS = [
         "        optimizer=optimizer,\n", check=FSDP),
     Mutation("F1", "the optimizer is made between blocks and the whole", "fsdp", "train.py",
         "        optimizer=optim.build(network, cfg.optim),\n",
-        "        optimizer=optim.build(model.build(cfg.model, splits.shape), cfg.optim),\n",
+        "        optimizer=optim.build(model.build(cfg.model, shape), cfg.optim),\n",
         check=FSDP),
     Mutation("F2", "only blocks are wrapped", "fsdp", "engine/sharding.py",
         "    fully_shard(network, mesh=mesh, reshard_after_forward=False, mp_policy=policy)\n",

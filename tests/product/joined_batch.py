@@ -245,7 +245,7 @@ def evaluated(cfg: config.Config) -> tuple[dict[str, float], Tensor, Tensor, flo
     with distributed.session(vars(cfg).get("ddp") or vars(cfg)["fsdp"]) as place:
         splits = open_few(cfg.data)
         loaders = loading.build(splits, cfg, place, loading.plan(cfg.train, place.world_size))
-        network = train.start_state(cfg, splits, place).model
+        network = train.start_state(cfg, splits.shape, place).model
         found = steps.evaluate(network, loaders.val, place.device)
         network.eval()
         with torch.no_grad():

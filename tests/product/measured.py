@@ -77,7 +77,7 @@ def train_steps(cfg: config.Config, process: distributed.Process) -> tuple[int, 
     splits = data.open_splits(cfg.data)
     batches = loading.plan(cfg.train, process.world_size)
     loaders = loading.build(splits, cfg, process, batches)
-    state = train.start_state(cfg, splits, process)
+    state = train.start_state(cfg, splits.shape, process)
     compress = cfg.ddp.compress if hasattr(cfg, "ddp") else ""
     if compress == "none":
         state.model.register_comm_hook(None, stay)

@@ -34,7 +34,7 @@ def main() -> None:
     splits, batches = data.open_splits(cfg.data), loading.plan(cfg.train, size)
     loaders = loading.build(splits, cfg, process, batches)
     with pretended.Machine() as machine:
-        state = train.start_state(cfg, splits, process)
+        state = train.start_state(cfg, splits.shape, process)
         state.model.register_comm_hook(machine, reduce)
         schedule = optim.schedule(cfg.optim, 1e-3, 10, process.device)
         machine.waits.clear()  # those before the first step
