@@ -127,9 +127,18 @@ def _words(cfg: config.Data, path: Path, part: Any) -> Any:
         return pc.utf8_trim_whitespace(cells).chunks
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
+    return _texts(array).chunks
+
+
+def _texts(array: Any) -> Any:
+    """Numbers as texts, whole floats as integers: a gap makes floats of a column of integers."""
     if pa.types.is_floating(array.type):
-        return pc.replace_substring_regex(array.cast(kind), r"\.0$", "").chunks
-    return array.cast(kind).chunks
+        there = array.drop_null()
+        whole = pc.and_(pc.equal(there, pc.floor(there)), pc.less(pc.abs(there), 2.0**53))
+        if pc.all(whole).as_py() in (True, None):
+            return array.cast(pa.int64()).cast(pa.string())
+        return pc.replace_substring_regex(array.cast(pa.string()), r"\.0$", "")
+    return array.cast(pa.string())
 
 
 def _empty(gaps: list[str]) -> list[str]:
@@ -329,6 +338,8 @@ def _join(name: str, parts: list[Any], files: list[Path], as_text: bool) -> Any:
     arrays = [_plain(part[name], name, path) for part, path in zip(parts, files, strict=True)]
     has_texts = any(array.type == pa.string() for array in arrays)
     kind = pa.string() if as_text or has_texts else pa.float64()
+    if kind == pa.string():
+        arrays = [_texts(array) for array in arrays]
     chunks = [chunk.cast(kind, safe=False) for array in arrays for chunk in array.chunks]
     return pa.chunked_array(chunks, type=kind)
 

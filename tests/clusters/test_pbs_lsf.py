@@ -128,7 +128,7 @@ def lab(hosts: network.Network, project: Callable[..., Path]) -> Lab:
 
 def told_to_stop(_: Lab, job: Job) -> str:
     """It is told to save and end."""
-    job.process.send_signal(signal.SIGTERM)
+    job.process.send_signal(signal.SIGUSR1)
     return "it was told to stop, and has saved: back to the queue"
 
 

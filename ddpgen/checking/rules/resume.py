@@ -62,7 +62,7 @@ rule(
     "G9",
     "the scaler's state is missing: a resumed run searches its scale anew and skips steps",
     "save and restore scaler.state_dict() too",
-)(partial(_saved_without, used="GradScaler", saved="scaler|amp"))
+)(partial(_saved_without, used="GradScaler", saved=r"scaler|(?<![a-z])amp"))
 
 
 @rule(

@@ -6,4 +6,7 @@
     wait "$!" && kill -USR1 $$
 } &
 timer=$!
-trap 'told=1; kill -USR1 "$child" 2>/dev/null || true' USR1 TERM
+trap 'told=1; kill -USR1 "$child" 2>/dev/null || true' USR1
+# TERM comes from the scheduler: somebody cancels the job, or the time is over. Ranks save, and the job does not come back.
+cancelled=0
+trap 'cancelled=$((told == 0)); told=1; kill -USR1 "$child" 2>/dev/null || true' TERM

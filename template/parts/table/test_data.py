@@ -580,3 +580,10 @@ def test_place_of_a_row() -> None:
         "b.csv, row 1",
         "b.csv, row 2",
     ]
+
+
+def test_whole_floats_are_the_integers_that_they_were() -> None:
+    """A gap makes floats of a column of integers, of large ones too: they name the same."""
+    names = columns._texts(pa.chunked_array([[1e10, None, 7.0]])).to_pylist()
+    assert names == ["10000000000", None, "7"]
+    assert columns._texts(pa.chunked_array([[0.5, 2.0]])).to_pylist() == ["0.5", "2"]

@@ -5,8 +5,10 @@ import os
 import time
 from pathlib import Path
 
+import filelock
 import mlflow
 from mlflow.entities import Metric
+from mlflow.exceptions import MlflowException
 
 import config
 
@@ -18,10 +20,11 @@ class Tracker:
 
     def __init__(self, cfg: config.Config, folder: Path, step: int) -> None:
         beside = f"sqlite:///{folder.parent.absolute() / 'mlflow.db'}"
-        self.client = mlflow.MlflowClient(os.environ.get("MLFLOW_TRACKING_URI", beside))
         path = folder / "mlflow_id"  # kept over restarts
-        if step == 0 or not path.exists():
-            path.write_text(self._create_run(folder.name, cfg))
+        with filelock.FileLock(folder.parent / "mlflow.lock"):  # runs that start at one moment
+            self.client = mlflow.MlflowClient(os.environ.get("MLFLOW_TRACKING_URI", beside))
+            if step == 0 or not path.exists():
+                path.write_text(self._create_run(folder.name, cfg))
         self.run_id = path.read_text()
         self.client.update_run(self.run_id, "RUNNING")  # which the start before has ended
         # Steps after the checkpoint come again, and MLflow would keep both values of each.
@@ -32,7 +35,11 @@ class Tracker:
         """Record the values of a step that are not recorded yet."""
         now = int(time.time() * 1000)
         new = [name for name in row if step > self.last.get(name, -1)]
-        self.client.log_batch(self.run_id, [Metric(name, row[name], now, step) for name in new])
+        values = [Metric(name, row[name], now, step) for name in new]
+        try:
+            self.client.log_batch(self.run_id, values)
+        except MlflowException as error:  # metrics.jsonl has all, and the training goes on
+            print(f"warning: MLflow has not recorded step {step}: {error}", flush=True)
 
     def finish(self) -> None:
         """Mark the run as ended."""

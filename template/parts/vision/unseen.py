@@ -1,6 +1,5 @@
 """New images to predict for."""
 
-import atexit
 import os
 import shutil
 import tempfile
@@ -17,18 +16,25 @@ import shards
 from tools import trained
 
 KIND = "images, folders of them, or .tar and .parquet files"
+UNPACKED: list[Path] = []  # folders of this process
 
 # {% set split = "data.Images" if model == "vision" else "data.ImageFiles" %}
 
 def read(files: Sequence[Path], run: trained.Trained) -> tuple[{{ split }}, Any]:
     """The images as the model takes them, and where each is: a file, or member or row of one."""
     unpacked = Path(tempfile.mkdtemp())  # for Parquet files, whose pages are compressed
-    atexit.register(shutil.rmtree, unpacked, ignore_errors=True)
+    UNPACKED.append(unpacked)
     places = [place for path in files for place in _places(path, unpacked)]
     shown = [os.fsencode(place.name or place.path).decode(errors="replace") for place in places]
     packed = images.pack([place._replace(label=data.IGNORE) for place in places])
     seen = {{ split }}(Path(), packed, run.{{ "shape.size" if model == "vision" else "cfg.data" }})
     return seen, pa.table({"file": shown})
+
+
+def tidy() -> None:
+    """Remove what was unpacked: a rank's end skips Python's own."""
+    for folder in UNPACKED:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _places(path: Path, unpacked: Path) -> list[images.Place]:
