@@ -257,3 +257,13 @@ def test_history_gets_its_rows_when_the_disk_is_full_no_more(
     (tmp_path / "before").replace(history)
     reporter.write(4, {"a": 4})
     assert [row["step"] for row in common.history(tmp_path)] == [1, 2, 3, 4]
+
+
+def test_best_before_stays_where_the_best_was_not_written(tmp_path: Path) -> None:
+    """The second step was the best, and the disk was full."""
+    for step, best in ((1, 1), (3, 2), (4, 2), (5, 2)):
+        values = {"model": {}, "step": step, "best_step": best, "config": {}}
+        checkpoint.write(path := checkpoint.path_of(tmp_path, step), values, world_size=2)
+        checkpoint.rotate(path, keep=1, best_step=best)
+    assert [path.stem[-1] for path in checkpoint.found(path.parent)] == ["1", "5"]
+    assert checkpoint.best_of(path.parent, 2).stem[-1] == "1"
