@@ -121,7 +121,8 @@ def completed(chosen: Answers, asked: Collection[str] = ()) -> Answers:
 
 @kept
 def every() -> list[Answers]:
-    """All valid combinations of the options."""
+    """All valid combinations of the options of training; clusters would be too many."""
+    assert "clusters" not in options(), f"no training may depend on it: {touched('clusters')}"
     return combinations(options())
 
 
