@@ -22,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--system", default="", help="what stands before the question")
     parser.add_argument("--tokens", type=int, default=300, help="most new tokens (default: 300)")
     parser.add_argument("--temperature", type=float, default=0.8, help="0: always the likeliest")
-    parser.add_argument("--top-p", type=float, default=1.0, help="draw from the likeliest")
+    parser.add_argument("--top-p", type=float, default=1.0, help="keep this much probability")
     parser.add_argument("--seed", type=int, default=0, help="of the draws")
     parser.add_argument("--newest", action="store_true", help="take the newest, not the best")
     arguments = parser.parse_args(argv)

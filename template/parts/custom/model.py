@@ -147,7 +147,7 @@ def loss_sum(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def metric_sums(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
-    """Sums over the targets that count; divided later by the targets of all ranks."""
+    """Sums over the targets that count; `steps.py` divides them by the targets of all ranks."""
     absolute = _errors(outputs, targets).abs().sum()
     return {"loss": loss_sum(outputs, targets), "absolute_error": absolute}
 

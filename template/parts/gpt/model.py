@@ -115,7 +115,7 @@ class GPT(nn.Module):
         filled = F.pad(weight, (0, 0, 0, missing)) if (missing := -len(weight) % ROWS) else weight
         # {% if sharded %}
         logits = F.linear(self.norm(x), filled)
-        # A copy where columns are left out: FSDP's hooks do not stand a change of a view in place.
+        # A copy where columns are left out: FSDP hooks into outputs, which must be no views.
         return logits[..., : len(weight)].contiguous() if missing else logits
         # {% else %}
         return F.linear(self.norm(x), filled)[..., : len(weight)]
@@ -145,7 +145,7 @@ def loss_sum(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def metric_sums(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
-    """Sums over the targets that count; divided later by the targets of all ranks."""
+    """Sums over the targets that count; `steps.py` divides them by the targets of all ranks."""
     loss = loss_sum(outputs, targets)
     unit = "byte" if outputs.size(-1) == 256 else "token"
     return {"loss": loss, f"bits_per_{unit}": loss / math.log(2)}

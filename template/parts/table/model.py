@@ -84,7 +84,7 @@ def loss_sum(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def metric_sums(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
-    """Sums over the targets that count; divided later by the targets of all ranks."""
+    """Sums over the targets that count; `steps.py` divides them by the targets of all ranks."""
     loss = loss_sum(outputs, targets)
     if outputs.ndim == 1:
         return {"loss": loss, "mae": _errors(outputs, targets).abs().sum()}

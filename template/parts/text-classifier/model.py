@@ -140,6 +140,6 @@ def loss_sum(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def metric_sums(outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
-    """Sums over the targets that count; divided later by the targets of all ranks."""
+    """Sums over the targets that count; `steps.py` divides them by the targets of all ranks."""
     hits = (outputs.argmax(-1) == targets) & data.counts(targets)
     return {"loss": loss_sum(outputs, targets), "accuracy": hits.sum()}

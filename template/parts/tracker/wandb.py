@@ -16,10 +16,15 @@ class Tracker:
     """Rank 0's record of a run; it goes on where a restarted run continues."""
 
     def __init__(self, cfg: config.Config, folder: Path, step: int) -> None:
-        values, id_ = dataclasses.asdict(cfg), _run_id(folder, step)
+        values, run_id = dataclasses.asdict(cfg), _run_id(folder, step)
         try:
             self.run = wandb.init(
-                project=PROJECT, name=folder.name, id=id_, resume="allow", dir=folder, config=values
+                project=PROJECT,
+                name=folder.name,
+                id=run_id,
+                resume="allow",
+                dir=folder,
+                config=values,
             )
         except (AuthenticationError, UsageError) as error:
             raise config.ConfigError(
