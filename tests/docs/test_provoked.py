@@ -155,7 +155,7 @@ ELSEWHERE = {
         "test_flipped_bit_is_named",
     ),
     "slower than one GPU": (
-        f"{TOOLS}/test_scaling.py",
+        f"{TOOLS}/test_scaling.py.jinja",
         "test_ranks_that_bring_little_are_told",
     ),
     "slower with each node": (
@@ -171,7 +171,7 @@ ELSEWHERE = {
         "test_busy_gpus_are_noted",
     ),
     "ranks wait for data": (
-        f"{TOOLS}/test_scaling.py",
+        f"{TOOLS}/test_scaling.py.jinja",
         "test_waiting_for_data_is_told",
     ),
     "CPU ranks slow each other": (

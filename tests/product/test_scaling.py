@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -19,24 +20,34 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from ddpgen.asking.question import Answers
 from product import template
 from product.programs import completed
-from product.test_levers import PLAIN
+from product.test_levers import PLAIN, TOOLS
 from product.test_programs import settings
 
+SHARDED: Answers = {"model": "mlp", "amp": "off", "sharding": "fsdp", "tools": TOOLS}
 
-def load(name: str) -> ModuleType:
-    """A file that does not vary, as a module."""
-    place = template.TEMPLATE / "project" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(place.stem, place)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[place.stem] = module  # dataclasses look it up
-    spec.loader.exec_module(module)
-    del sys.modules[place.stem]
+
+def load(answers: Answers) -> ModuleType:
+    """The model of such a project, as a module."""
+    text = template.text("tools/scaling/prediction.py", completed(answers))
+    assert text
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "prediction.py"
+        place.write_text(text, encoding="utf-8")
+        spec = importlib.util.spec_from_file_location(place.stem, place)
+        assert spec
+        assert spec.loader
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[place.stem] = module  # dataclasses look it up
+        spec.loader.exec_module(module)
+        del sys.modules[place.stem]
     return module
 
 
-MODEL: Any = load("tools/scaling/prediction")
+MODEL: Any = load(PLAIN)
+SHARES: Any = load(SHARDED)
 
 positive = st.floats(1e-6, 1e3)
 links = st.builds(MODEL.Link, st.floats(0, 1e-2), st.floats(1e5, 1e12))
@@ -54,6 +65,72 @@ networks = st.builds(
 steps = st.builds(MODEL.Step, positive, positive, positive, gradients.map(tuple))
 worlds = st.integers(2, 16384)
 TINY = 1e-9
+
+
+@st.composite
+def shared_steps(draw: st.DrawFn) -> Any:
+    """Steps of a sharded project, whose units take all of the time."""
+    units = draw(
+        st.lists(
+            st.builds(
+                SHARES.Unit,
+                positive,
+                positive,
+                st.integers(1, 10**9),
+                st.integers(0, 10**9),
+                st.booleans(),
+            ),
+            min_size=1,
+            max_size=10,
+        )
+    )
+    units[0] = dataclasses.replace(units[0], again=False)
+    passes, each, ahead = draw(st.integers(1, 4)), draw(st.booleans()), draw(st.booleans())
+    work = passes * sum(unit.forward + unit.backward for unit in units)
+    return SHARES.Step(work / 2, work / 2, draw(positive), tuple(units), passes, each, ahead)
+
+
+shared_networks = st.builds(
+    SHARES.Network,
+    within=links,
+    between=links,
+    ranks_per_node=st.integers(1, 16),
+    shard_over=st.sampled_from(["world", "node"]),
+    slowdown=st.floats(1, 100),
+)
+
+
+@given(shared_steps(), shared_networks)
+def test_one_sharded_rank_waits_for_nobody(step: Any, network: Any) -> None:
+    assert abs(SHARES.exposed(step, 1, network)) <= TINY * step.total
+
+
+@given(shared_steps(), shared_networks, worlds, st.floats(1, 1000))
+def test_shares_over_a_better_network_are_never_slower(
+    step: Any, network: Any, ranks: int, factor: float
+) -> None:
+    before = SHARES.seconds(step, ranks, network)
+    for better in (
+        {"within": faster(network.within, factor), "between": faster(network.between, factor)},
+        {"slowdown": 1.0},
+    ):
+        after = SHARES.seconds(step, ranks, dataclasses.replace(network, **better))
+        assert after <= before + TINY * before
+    keeping = tuple(dataclasses.replace(unit, again=False) for unit in step.units)
+    kept = SHARES.seconds(dataclasses.replace(step, units=keeping), ranks, network)
+    assert kept <= before + TINY * before
+    ahead = SHARES.seconds(dataclasses.replace(step, ahead=True), ranks, network)
+    assert ahead <= before + TINY * before
+
+
+@given(shared_steps(), shared_networks, worlds)
+def test_sharded_ranks_wait_no_longer_than_for_all(step: Any, network: Any, ranks: int) -> None:
+    """Not longer than all collectives take by themselves; the last sum at least is waited for."""
+    most = network.slowdown * SHARES.communication(step, ranks, network)
+    least = network.slowdown * SHARES.reduce(step.units[0].gradients, ranks, network)
+    waited = SHARES.exposed(step, ranks, network)
+    rounding = TINY * (most + step.total)
+    assert least - rounding <= waited <= most + rounding
 
 
 @given(steps, networks)
@@ -170,9 +247,16 @@ def test_the_wait_that_was_measured_is_met(
     assert math.isclose(again, waited, rel_tol=1e-6, abs_tol=TINY * MODEL.seconds(step, 1, network))
 
 
-def test_the_command_measures_predicts_and_draws(tmp_path: Path, forked: Path) -> None:
+@pytest.mark.parametrize(
+    ("chosen", "remedy"),
+    [(PLAIN, "ddp.compress=bf16"), (SHARDED, "fsdp.reshard_after_forward=false")],
+    ids=["ddp", "fsdp"],
+)
+def test_the_command_measures_predicts_and_draws(
+    chosen: Answers, remedy: str, tmp_path: Path, forked: Path
+) -> None:
     """Two worlds of this machine; over a network that is given, and one that is worse."""
-    answers = completed(PLAIN)
+    answers = completed(chosen)
     template.write(answers, tmp_path)
     (tmp_path / "data").mkdir()
     overrides = settings(answers, tmp_path / "data")
@@ -197,4 +281,4 @@ def test_the_command_measures_predicts_and_draws(tmp_path: Path, forked: Path) -
     assert rows[0]["waited"] == 0
     assert rows[2]["waited"] < rows[4]["waited"] < rows[-1]["waited"]
     assert found["beyond"]["between"]["bandwidth"] == 1e6
-    assert "ddp.compress=bf16" in run.stdout, "on such a network bytes are what counts"
+    assert remedy in run.stdout, "on such a network bytes are what counts"

@@ -248,7 +248,7 @@ def main() -> int:
     arguments = parser.parse_args()
     project = prepare()
     sys.path.insert(0, str(project))
-    from tools import prediction
+    from tools.scaling import prediction
 
     groups = {"cables": CABLES, "loopback": LOOPBACK}
     rates, chosen = {"500 Mbit/s": 500, "loopback": 0}, LEVERS

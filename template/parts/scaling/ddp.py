@@ -1,33 +1,3 @@
-"""Predicts the time of a step on any number of ranks: the model behind tools.scaling.
-
-Gradients become ready one by one during the backward pass. They travel in buckets, one all-reduce
-after the other, while the pass goes on; what has not arrived at its end is waited for. All else
-takes as long as on a rank that is alone. Not in the model: ranks that are slower than others,
-networks that others use too, and what sharded optimizers and SyncBatchNorm send.
-
-Units: seconds, bytes, bytes per second.
-"""
-
-import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-
-MIB = 2**20
-BUCKETS = (0, 1, 2, 5, 10, 25, 50, 100, 200)  # MiB: what is tried
-FIRST, OTHERS = 1 * MIB, 25 * MIB  # PyTorch's own buckets, where no size is given
-ALGORITHMS = ("auto", "ring", "tree")
-
-Gradient = tuple[float, int]  # when it is ready, after the start of the step, and its size
-
-
-@dataclass(frozen=True)
-class Link:
-    """A message between two ranks takes latency + size / bandwidth."""
-
-    latency: float
-    bandwidth: float
-
-
 @dataclass(frozen=True)
 class Network:
     """The network between the ranks, and DDP's use of the network."""
@@ -78,24 +48,6 @@ def all_reduce(size: float, ranks: int, network: Network) -> float:
     return {"ring": ring, "tree": tree, "auto": min(ring, tree)}[network.algorithm]
 
 
-def fit_link(ranks: int, times: Mapping[int, float]) -> Link:
-    """The link that makes a ring over `ranks` take these times by size.
-
-    Least squares of the relative errors of start + size * per_byte, neither of them negative.
-    """
-    rows = [(1 / time, size / time) for size, time in times.items()]
-    a = sum(one * one for one, _ in rows)
-    b = sum(one * size for one, size in rows)
-    c = sum(size * size for _, size in rows)
-    p, q = sum(one for one, _ in rows), sum(size for _, size in rows)
-    divisor = a * c - b * b
-    start = (p * c - q * b) / divisor if divisor > 0 else 0.0
-    per_byte = (q - b * max(start, 0.0)) / c
-    if per_byte <= 0:  # more bytes take no longer
-        start, per_byte = p / a, 1e-15
-    return Link(max(start, 0.0) / (2 * (ranks - 1)), 2 * (ranks - 1) / ranks / per_byte)
-
-
 def buckets(gradients: Iterable[Gradient], size: int) -> list[Gradient]:
     """When each bucket is full, and what is in it: DDP closes one that has reached the size."""
     full: list[Gradient] = []
@@ -123,28 +75,6 @@ def communication(step: Step, ranks: int, network: Network) -> float:
     """All all-reduces of a step, one after the other, with no backward pass beside them."""
     sizes = (size for _, size in buckets(step.gradients, network.bucket))
     return sum(all_reduce(network.wire * size, ranks, network) for size in sizes)
-
-
-def seconds(step: Step, ranks: int, network: Network) -> float:
-    """The seconds of a step on this number of ranks, each of which does the work of `step`."""
-    return step.total + exposed(step, ranks, network)
-
-
-def fit_slowdown(step: Step, ranks: int, network: Network, waited: float) -> float:
-    """The slowdown, at least 1, with which the model waits as long as was measured.
-
-    Collectives and computing share memory, on a CPU its cores too.
-    """
-    low = high = 1.0
-    while exposed(step, ranks, replace(network, slowdown=high)) < waited and high < 1e6:
-        high *= 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        if exposed(step, ranks, replace(network, slowdown=middle)) < waited:
-            low = middle
-        else:
-            high = middle
-    return high
 
 
 def levers(step: Step, ranks: int, network: Network) -> list[tuple[float, str]]:
