@@ -6,7 +6,7 @@
 #   BEGUN     a line for each start: their number
 # {% endif %}
 #   END       the program's: its error, from the rank that failed first{{ "; then this rank's node" if "slurm" in clusters }}
-#   AGAIN     a line for each time that another start seemed worth while
+#   AGAIN     a line for each failure after which another start seemed worth while
 #   OPEN      the host of a start whose end nobody has looked at yet
 # {% if "slurm" in clusters %}
 #   NODES     a line for each failure of a node: its name
@@ -92,29 +92,29 @@ look_back() {
     # A tool saves nothing that another start could go on from.
     [[ ${PROGRAM:-} != "-m tools."* ]] || return 0
 # {% endif %}
-    touch "$JOB_FOLDER/STARTS"
+    touch "$JOB_FOLDER/STARTS" "$JOB_FOLDER/AGAIN"
     [[ ! -e $JOB_FOLDER/END ]] || error=$(<"$JOB_FOLDER/END")
 # {% if "slurm" in clusters %}
     [[ $error != *$'\n'* ]] || node=${error##*$'\n'} error=${error%%$'\n'*}
     blamed=$(node_to_blame "$error" "$node")
 # {% endif %}
     ! is_mistake "$error" || return 0
-    case $error in
-    "SystemExit: 75 in "*) reason="it was told to stop, and has saved" saved=1 ;;
-    *) reason=${error:-status $status, and no rank has noted an error} ;;
-    esac
-    if ((told == 1 && saved == 0)); then
+    if [[ $error == "SystemExit: 75 in "* ]]; then
+        reason="it was told to stop, and has saved" saved=1
+        return 0
+    elif ((told == 1)); then
         reason="it was told to stop before it could save"
-    elif ((saved == 0)); then
+    else
+        reason=${error:-status $status, and no rank has noted an error}
         echo "$error" >>"$JOB_FOLDER/STARTS"
+        echo "$reason" >>"$JOB_FOLDER/AGAIN"
     fi
-    echo "$reason" >>"$JOB_FOLDER/AGAIN"
     if [[ $error{{ " && ! $blamed" if "slurm" in clusters }} ]] && (($(grep -cxF -- "$error" "$JOB_FOLDER/STARTS") > 1)); then
         limit="the same error has come twice, without a save between"
     elif (($(grep -c "^start on " "$JOB_FOLDER/STARTS") >= 3)); then
         limit="three starts have saved nothing"
     elif (($(wc -l <"$JOB_FOLDER/AGAIN") > 20)); then
-        limit="it has come back 20 times"
+        limit="it has failed more than 20 times"
     fi
     if [[ $limit ]]; then
         echo "$reason: not again, since $limit" >&2
