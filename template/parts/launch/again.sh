@@ -64,12 +64,29 @@ is_mistake() { [[ $1 =~ ^(SystemExit|ConfigError|RankError):" " && $1 != "System
 ended_by_mistake() { ((status == 2)) || is_mistake "$(cat "$JOB_FOLDER/END" 2>/dev/null)"; }
 
 # {% endif %}
+# {% if "slurm" in clusters and gpus_per_node %}
+# Prints this node where the driver lists fewer GPUs than SLURM has given.
+few_gpus() {
+# {% if gpu_vendor == 'amd' %}
+    command -v rocm_agent_enumerator >/dev/null || return 0
+    (($(rocm_agent_enumerator | grep -c 'gfx[1-9]') >= NPROC)) || echo "$SLURMD_NODENAME"
+# {% else %}
+    command -v nvidia-smi >/dev/null || return 0
+    (($(nvidia-smi --list-gpus | grep -c ^GPU) >= NPROC)) || echo "$SLURMD_NODENAME"
+# {% endif %}
+}
+
+# {% endif %}
 # {% if "slurm" in clusters %}
-# Prints the node whose devices or disks are to blame for the error $1 of a rank on node $2; none where a program may be.
+# Prints the nodes whose devices or disks are to blame for the error $1 of a rank on node $2; none where a program may be.
 node_to_blame() {
 # {% if gpus_per_node %}
-    local device="CUDA|HIP" fault="ECC|[Nn][Vv][Ll]ink|hardware|unknown error|unavailable|not yet initialized"
+    local device="CUDA|HIP" fault="ECC|[Nn][Vv][Ll]ink|hardware|unknown error|unavailable|not yet initialized|no CUDA-capable"
     [[ ! $1 =~ ($device)" error: ".*($fault) ]] || echo "$2"
+    # The rank sees too few GPUs: where the driver does, too, the cause is neither the program nor what it was given.
+    if [[ $2 && $1 =~ ^RankError:" local rank "[0-9]+" needs GPU " ]]; then
+        timeout --kill-after=5 60 srun --overlap bash -c "$(declare -f few_gpus); few_gpus" 2>/dev/null || true
+    fi
 # {% endif %}
 # {% if "replicas" in watch %}
     [[ ! $1 =~ ^ReplicaError:.*" than most: rank "[0-9]+" on "([^,. ]+)[^,\ ]*". All were equal" ]] || echo "${BASH_REMATCH[1]}"
@@ -98,9 +115,10 @@ look_back() {
     [[ $error != *$'\n'* ]] || node=${error##*$'\n'} error=${error%%$'\n'*}
     blamed=$(node_to_blame "$error" "$node")
 # {% endif %}
-    ! is_mistake "$error" || return 0
-    if [[ $error == "SystemExit: 75 in "* ]]; then
-        reason="it was told to stop, and has saved" saved=1
+    {{ "[[ $blamed ]] || " if "slurm" in clusters }}! is_mistake "$error" || return 0
+    [[ $error != "SystemExit: 75 in "* ]] || saved=1
+    if ((saved == 1)); then
+        reason="it was told to stop, and has saved"
         return 0
     elif ((told == 1)); then
         reason="it was told to stop before it could save"
