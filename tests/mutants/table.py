@@ -722,7 +722,7 @@ MUTATIONS = [
         "time.monotonic() + 60 * max_minutes", "time.monotonic() + max_minutes",
         check="a number like any other"),
     Mutation("K9", "SIGTERM is not handled", "mlp", "engine/checkpoint.py",
-        "(signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)", "(signal.SIGUSR1, signal.SIGUSR2)",
+        "(signal.SIGTERM, signal.SIGINT, ", "(signal.SIGINT, ",
         check="which signals a scheduler sends is not in the source"),
     Mutation("K9", "the handler leaves at once", "mlp", "engine/checkpoint.py",
         "        self.received = True\n", "        raise SystemExit(EXIT_REQUEUE)\n"),
