@@ -29,7 +29,7 @@ ALSO = [
     ("launch/*", 'PORT="$((20000 + ', "D11"),
     ("launch/*", "trap 'told=1; ", "L3"),
     ("launch/*", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=", "L3"),
-    ("launch/*", "kill -USR1 $$", "L3"),
+    ("launch/*", 'kill -"$2" $$', "L3"),
     ("launch/*", "terminationGracePeriodSeconds: ", "L3"),
     ("launch/*", "trap '' USR1", "L3"),
     ("launch/*", 'NODE_RANK="$rank"', "L2"),

@@ -143,7 +143,7 @@ def test_time_that_is_over_asks_for_another_start(project: Path, forked: Path) -
 
 
 @pytest.mark.parametrize("heard", ["by all", "by the parent alone"])
-def test_ctrl_c_leaves_no_traceback(heard: str, project: Path) -> None:
+def test_ctrl_c_saves_and_leaves_no_traceback(heard: str, project: Path) -> None:
     process = start(project, *FOREVER)
     assert process.stdout is not None
     while not (line := process.stdout.readline()).startswith("step "):
@@ -152,4 +152,5 @@ def test_ctrl_c_leaves_no_traceback(heard: str, project: Path) -> None:
     tell(process.pid, signal.SIGINT)
     said = process.communicate(timeout=300)
     assert process.returncode == 130, said
+    assert "asked to stop: saved step" in said[0]
     assert "Traceback" not in said[1]

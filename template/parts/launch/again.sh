@@ -6,7 +6,7 @@
 #   BEGUN     a line for each start: their number
 # {% endif %}
 #   END       the program's: its error, from the rank that failed first{{ "; then this rank's node" if "slurm" in clusters }}
-#   AGAIN     a line for each time that another start seemed worth while
+#   AGAIN     a line for each failure after which another start seemed worth while
 #   OPEN      the host of a start whose end nobody has looked at yet
 # {% if "slurm" in clusters %}
 #   NODES     a line for each failure of a node: its name
@@ -64,12 +64,29 @@ is_mistake() { [[ $1 =~ ^(SystemExit|ConfigError|RankError):" " && $1 != "System
 ended_by_mistake() { ((status == 2)) || is_mistake "$(cat "$JOB_FOLDER/END" 2>/dev/null)"; }
 
 # {% endif %}
+# {% if "slurm" in clusters and gpus_per_node %}
+# Prints this node where the driver lists fewer GPUs than SLURM has given.
+few_gpus() {
+# {% if gpu_vendor == 'amd' %}
+    command -v rocm_agent_enumerator >/dev/null || return 0
+    (($(rocm_agent_enumerator | grep -c 'gfx[1-9]') >= NPROC)) || echo "$SLURMD_NODENAME"
+# {% else %}
+    command -v nvidia-smi >/dev/null || return 0
+    (($(nvidia-smi --list-gpus | grep -c ^GPU) >= NPROC)) || echo "$SLURMD_NODENAME"
+# {% endif %}
+}
+
+# {% endif %}
 # {% if "slurm" in clusters %}
-# Prints the node whose devices or disks are to blame for the error $1 of a rank on node $2; none where a program may be.
+# Prints the nodes whose devices or disks are to blame for the error $1 of a rank on node $2; none where a program may be.
 node_to_blame() {
 # {% if gpus_per_node %}
-    local device="CUDA|HIP" fault="ECC|[Nn][Vv][Ll]ink|hardware|unknown error|unavailable|not yet initialized"
+    local device="CUDA|HIP" fault="ECC|[Nn][Vv][Ll]ink|hardware|unknown error|unavailable|not yet initialized|no CUDA-capable"
     [[ ! $1 =~ ($device)" error: ".*($fault) ]] || echo "$2"
+    # The rank sees too few GPUs: where the driver does, too, the cause is neither the program nor what it was given.
+    if [[ $2 && $1 =~ ^RankError:" local rank "[0-9]+" needs GPU " ]]; then
+        timeout --kill-after=5 60 srun --overlap bash -c "$(declare -f few_gpus); few_gpus" 2>/dev/null || true
+    fi
 # {% endif %}
 # {% if "replicas" in watch %}
     [[ ! $1 =~ ^ReplicaError:.*" than most: rank "[0-9]+" on "([^,. ]+)[^,\ ]*". All were equal" ]] || echo "${BASH_REMATCH[1]}"
@@ -92,29 +109,30 @@ look_back() {
     # A tool saves nothing that another start could go on from.
     [[ ${PROGRAM:-} != "-m tools."* ]] || return 0
 # {% endif %}
-    touch "$JOB_FOLDER/STARTS"
+    touch "$JOB_FOLDER/STARTS" "$JOB_FOLDER/AGAIN"
     [[ ! -e $JOB_FOLDER/END ]] || error=$(<"$JOB_FOLDER/END")
 # {% if "slurm" in clusters %}
     [[ $error != *$'\n'* ]] || node=${error##*$'\n'} error=${error%%$'\n'*}
     blamed=$(node_to_blame "$error" "$node")
 # {% endif %}
-    ! is_mistake "$error" || return 0
-    case $error in
-    "SystemExit: 75 in "*) reason="it was told to stop, and has saved" saved=1 ;;
-    *) reason=${error:-status $status, and no rank has noted an error} ;;
-    esac
-    if ((told == 1 && saved == 0)); then
+    {{ "[[ $blamed ]] || " if "slurm" in clusters }}! is_mistake "$error" || return 0
+    [[ $error != "SystemExit: 75 in "* ]] || saved=1
+    if ((saved == 1)); then
+        reason="it was told to stop, and has saved"
+        return 0
+    elif ((told == 1)); then
         reason="it was told to stop before it could save"
-    elif ((saved == 0)); then
+    else
+        reason=${error:-status $status, and no rank has noted an error}
         echo "$error" >>"$JOB_FOLDER/STARTS"
+        echo "$reason" >>"$JOB_FOLDER/AGAIN"
     fi
-    echo "$reason" >>"$JOB_FOLDER/AGAIN"
     if [[ $error{{ " && ! $blamed" if "slurm" in clusters }} ]] && (($(grep -cxF -- "$error" "$JOB_FOLDER/STARTS") > 1)); then
         limit="the same error has come twice, without a save between"
     elif (($(grep -c "^start on " "$JOB_FOLDER/STARTS") >= 3)); then
         limit="three starts have saved nothing"
     elif (($(wc -l <"$JOB_FOLDER/AGAIN") > 20)); then
-        limit="it has come back 20 times"
+        limit="it has failed more than 20 times"
     fi
     if [[ $limit ]]; then
         echo "$reason: not again, since $limit" >&2

@@ -1,7 +1,7 @@
 # {% if checkpoint %}
-# The time is nearly over: srun hands the signal to the tasks on all nodes.
+# The time is nearly over, or somebody at a terminal ends the job: srun hands the signal to the tasks on all nodes.
 told=0 child=""
-trap 'told=1; kill -USR1 "$child" 2>/dev/null || true' USR1
+trap 'told=1; kill -USR1 "$child" 2>/dev/null || true' USR1 INT
 
 # {% endif %}
 if [[ ! -f train.py || ! ${SLURM_JOB_ID:-} ]]; then

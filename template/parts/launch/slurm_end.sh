@@ -5,8 +5,7 @@ begin_start "$PWD/.job-$job"
 left=$(seconds_left) || true
 short=$((${left:-86400} < {{ grace_seconds + 60 }}))
 ((short == 0)) || echo "note: the last {{ grace_seconds }} s are for a save: ask for more time, or sbatch --signal=B:USR1@60 ..." >&2
-# Whoever ends the job may grant its ranks a save.
-trap 'wait; rm -rf "$JOB_FOLDER"' EXIT
+keep_time
 trap end_with_slurm TERM
 
 if attend "${prepare[@]}"; then
@@ -19,10 +18,10 @@ if ((short == 1 && told == 1 && SECONDS < 60)) && [[ $reason ]]; then
 fi
 silent=""
 if [[ $reason ]]; then
-    trap - EXIT # the next start counts on
+    again=1
     ((saved == 1 || told == 1)) || silent=$(silent_nodes)
     # SLURM requeues the job itself when SLURM notices the loss. A job requeued earlier would lose its claim on GPUs (SLURM 22.05).
-    [[ ! $silent ]] || { echo "no answer from ${silent//$'\n'/, }: waiting until SLURM notices" >&2 && sleep 900; }
+    [[ ! $silent ]] || { echo "no answer from ${silent//$'\n'/, }: waiting until SLURM notices" >&2 && wait_for_slurm; }
     trap "" TERM # comes with the requeue
     look_for_worn_node "$blamed" "$silent" || true
     if scontrol requeue "$id"; then
@@ -31,7 +30,7 @@ if [[ $reason ]]; then
         exit "$status"
     fi
     echo "$reason: but SLURM does not requeue this job" >&2
-    trap 'rm -rf "$JOB_FOLDER"' EXIT
+    again=0
 fi
 if ((status != 0)) && [[ -e $JOB_FOLDER/RUN ]]; then
     echo "go on from the last save: RUN=$run sbatch ..." >&2

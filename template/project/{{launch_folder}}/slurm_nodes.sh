@@ -10,7 +10,34 @@ seconds_left() {
     squeue --noheader --jobs="$id" --format=%L |
         awk -F'[-:]' '/^[0-9]/ { split("1 60 3600 86400", unit, " ")
             for (i = 0; i < NF; i++) left += $(NF - i) * unit[i + 1]
-            print left }'
+            print left; exit }'
+}
+
+# Sends USR2 to the script 20 s before the time limit; never where there is no limit.
+watch_limit() {
+    local left
+    until left=$(seconds_left) && ((${left:-0} <= 20)); do
+        read -rt "$((${left:-80} - 20))" <> <(:) || true # waits, without a process to be ended
+    done
+    [[ ! $left ]] || kill -USR2 $$
+}
+
+# SLURM ends a job for good at its time limit. What hangs is ended before, so that the job can be requeued.
+keep_time() {
+    trap 'told=1; echo "the time limit comes: what still runs is ended" >&2; kill -KILL "$child" 2>/dev/null || true' USR2
+    watch_limit &
+    timer=$!
+    disown
+    trap leave EXIT
+}
+
+# Ends the timer, and forgets the job unless the next start counts on.
+again=0
+leave() {
+    kill -KILL "$timer" 2>/dev/null || true
+    ((again == 0)) || return 0
+    wait # whoever ends the job may grant its ranks a save
+    rm -rf "$JOB_FOLDER"
 }
 
 # SLURM itself takes SlurmdTimeout, often 300 s, to notice that a node is lost. Without any answer the question failed.
@@ -18,6 +45,14 @@ silent_nodes() {
     local answers
     answers=$(timeout --kill-after=5 60 srun --overlap printenv SLURMD_NODENAME 2>/dev/null) || true
     [[ ! $answers ]] || comm -23 <(scontrol show hostnames "$SLURM_JOB_NODELIST" | sort) <(sort <<<"$answers")
+}
+
+# The time limit ends the wait, too; the signal before the limit does not.
+wait_for_slurm() {
+    trap "" USR1
+    sleep 900 &
+    child=$!
+    wait "$child" || true
 }
 
 # Prints a node of $1 if another one like it is free that is neither in $1 nor in $2, lists with a node on each line.
@@ -65,7 +100,7 @@ end_with_slurm() {
     trap "" TERM
     lost=$(sinfo --noheader --Node --nodes="$SLURM_JOB_NODELIST" --states=down --format=%N) || true
     if [[ $lost ]]; then
-        trap - EXIT # the next start counts on
+        again=1
         look_for_worn_node "${blamed:-}" "${silent:-}" "$lost" || true
         leave_out
     fi

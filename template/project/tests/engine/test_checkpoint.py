@@ -55,19 +55,21 @@ def test_reason_is_said(manifest: str, tmp_path: Path, capsys: pytest.CaptureFix
 
 def heard() -> list[str | bool]:
     """The signals that ask for a stop; then whether a minute is over, each 25 seconds."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     stop, names = checkpoint.StopRequest(0.0), list[str | bool]()
-    for name in ("SIGTERM", "SIGUSR1", "SIGUSR2"):
-        signal.raise_signal(signal.Signals[name])
-        names += [name] * stop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
+        signal.raise_signal(number)
+        names += [number.name[3:]] * stop()
         stop.received = False
     common.replace(time, "monotonic", iter(range(0, 100, 25)).__next__)
+    signal.signal(signal.SIGINT, ignored := signal.SIG_IGN)  # as nohup does
     minute = checkpoint.StopRequest(1.0)
-    return [*names, minute(), minute(), minute()]
+    return [*names, minute(), minute(), minute(), signal.getsignal(signal.SIGINT) == ignored]
 
 
 def test_schedulers_may_send_any_signal() -> None:
     """Launch files and schedulers send one before they end a job; or `max_minutes` are over."""
-    assert processes.run(1, heard) == [["SIGTERM", "SIGUSR1", "SIGUSR2", False, False, True]]
+    assert processes.run(1, heard) == [["TERM", "INT", "USR1", "USR2", False, False, True, True]]
 
 
 def test_power_cut_leaves_whole_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ while True:
 FAIL = 'echo mine >"${JOB_FOLDER:?}/RUN"; echo "OSError: no route in reduce" >"$JOB_FOLDER/END"'
 # As torchrun: ends its workers on TERM, dies of signals that it does not know.
 TORCHRUN_AT_WORK = """
-trap 'kill -TERM $(jobs -p)' TERM
+trap 'touch torchrun-was-told; kill -TERM $(jobs -p)' TERM
 rank & rank &
 while [[ $(jobs -p -r) ]]; do wait; done
 exit 1
