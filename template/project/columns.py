@@ -192,6 +192,8 @@ def _read_file(
             f"{path} cannot be read: the header is not in UTF-8: save the file in UTF-8"
         ) from error
     except (pa.ArrowInvalid, OSError) as error:
+        if getattr(error, "errno", None):
+            raise  # of the disk; Arrow's errors of a file have no number
         raise config.ConfigError(f"{path} cannot be read: {error}") from error
     return table
 

@@ -23,6 +23,7 @@ import documents
 import model
 from support import common, hub
 
+FAULTY = "/proc/self/mem"  # its first bytes cannot be read
 TURNS = {"system": "Be brief.", "user": "Where is {}?", "assistant": "In {}'s house."}
 CHATS = [
     [{"role": role, "content": text.format(name)} for role, text in TURNS.items()]
@@ -475,6 +476,14 @@ class WithoutPositions(torch.nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         return inputs
+
+
+@pytest.mark.parametrize("name", ["chats.json", "chats.jsonl"])
+def test_fault_of_the_disk_is_no_damaged_file(name: str, tmp_path: Path) -> None:
+    """Such an error is raised as an error, after which launchers start the run again."""
+    (tmp_path / name).symlink_to(FAULTY)
+    with pytest.raises(OSError, match="Input/output error"):
+        [*documents.read_file(tmp_path / name, "messages")]
 
 
 def test_networks_that_mix_documents_are_refused(tmp_path: Path) -> None:

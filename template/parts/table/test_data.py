@@ -17,6 +17,7 @@ import data
 import model
 from support import common
 
+FAULTY = "/proc/self/mem"  # its first bytes cannot be read
 ROWS = 40
 
 
@@ -239,6 +240,14 @@ def test_texts_stay_as_they_stand(code: str, tmp_path: Path) -> None:
     names = 'data.categories=["code"]'
     _, _, shape = prepared(tmp_path, tmp_path / "2.csv", names)
     assert shape.columns["texts"]["code"] == [code]
+
+
+@pytest.mark.parametrize("name", ["flats.csv", "flats.parquet"])
+def test_fault_of_the_disk_is_no_damaged_file(name: str, tmp_path: Path) -> None:
+    """Such an error is raised as an error, after which launchers start the run again."""
+    (tmp_path / name).symlink_to(FAULTY)
+    with pytest.raises(OSError, match="Input/output error"):
+        data.prepare(settings(tmp_path, tmp_path / name))
 
 
 def test_texts_of_another_encoding_are_refused(tmp_path: Path) -> None:

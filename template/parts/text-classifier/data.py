@@ -240,6 +240,8 @@ def read_table(path: Path, columns: list[str]) -> list[dict[str, Any]]:
     try:
         table = _read_parquet(path) if path.suffix == ".parquet" else _read_lines(path)
     except (OSError, ValueError, csv.Error) as error:
+        if getattr(error, "errno", None):
+            raise  # of the disk; Arrow's errors of a file have no number
         kinds = ", ".join(ENDINGS)
         raise config.ConfigError(f"{path} is no file in UTF-8 of {kinds}: {error}") from error
     for place, row in enumerate(table, start=1):

@@ -18,6 +18,7 @@ import data
 import model
 from support import common, hub
 
+FAULTY = "/proc/self/mem"  # its first bytes cannot be read
 ROWS = [(f'He said "good, {word}"\nand left.', "yes") for word in ("one", "two", "three", "four")]
 ROWS += [(f"Nothing of {word}", "no") for word in ("five", "six", "seven", "eight")]
 
@@ -326,6 +327,14 @@ def test_network_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     cache.rename(tmp_path / "elsewhere")
     with pytest.raises(config.ConfigError, match="the pretrained network is gone"):
         data.open_splits(cfg)
+
+
+@pytest.mark.parametrize("name", ["texts.csv", "texts.jsonl"])
+def test_fault_of_the_disk_is_no_damaged_file(name: str, tmp_path: Path) -> None:
+    """Such an error is raised as an error, after which launchers start the run again."""
+    (tmp_path / name).symlink_to(FAULTY)
+    with pytest.raises(OSError, match="Input/output error"):
+        data.read_table(tmp_path / name, ["text"])
 
 
 def test_texts_that_do_not_fit_are_refused(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ import steps
 from engine import distributed, loading
 from support import common, hub, processes, reference
 
+FAULTY = "/proc/self/mem"  # its first bytes cannot be read
 COLOURS = {"blue": (0, 0, 255), "green": (0, 255, 0), "red": (255, 0, 0)}
 SAMPLES = 53  # of an epoch: four optimizer steps of 12, and one of 5
 PLAIN = data.Augment(crop=0.0, flip=False, jitter=0.0)
@@ -109,6 +110,13 @@ def test_each_class_is_learnt(tmp_path: Path) -> None:
     assert shape.labels == ["blue", r"caf\xe9", "green", "red"]
     seen = train_split.__getitems__(list(range(len(train_split)))).targets
     assert seen.unique().tolist() == [0, 1, 2, 3]
+
+
+def test_fault_of_the_disk_is_no_damaged_image(tmp_path: Path) -> None:
+    """Such an error is raised as an error, after which launchers start the run again."""
+    (tmp_path / "0.png").symlink_to(FAULTY)
+    with pytest.raises(OSError, match="Input/output error"):
+        images.decode(tmp_path, images.Place("0.png", 0), "RGB", 16)
 
 
 def test_too_few_images_to_hold_any_out(tmp_path: Path) -> None:
