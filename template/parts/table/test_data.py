@@ -319,8 +319,10 @@ def test_edited_files_and_other_settings_are_prepared_anew(
     write(tmp_path / "2.csv", flats())
     assert len(prepared(tmp_path, tmp_path / "*.csv").val) == 24
     before = data.prepared_path(cfgs[0])
-    monkeypatch.setattr(data, "LAYOUT", 0)
-    assert data.prepared_path(cfgs[0]) != before, "data that an older program has prepared"
+    monkeypatch.setattr(data, "version", lambda _: "0")
+    other = data.prepared_path(cfgs[0])
+    monkeypatch.setattr(Path, "read_bytes", lambda _: b"edited")
+    assert len({before, other, data.prepared_path(cfgs[0])}) == 3, "an older program's data"
 
 
 @pytest.mark.parametrize(
