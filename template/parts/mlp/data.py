@@ -116,9 +116,8 @@ def _read_file(cfg: config.Data) -> tuple[Tensor, Tensor]:
     if not table.num_rows:
         raise config.ConfigError(f"{path} has no rows")
     targets = _number_classes(cfg, table[cfg.target].to_pylist())
-    names = [name for name in table.column_names if name != cfg.target]
-    columns = [_numbers(path, name, table[name].to_pylist()) for name in names]
-    return torch.tensor(columns, dtype=torch.float32).T.contiguous(), targets
+    cells = [_numbers(path, n, table[n].to_pylist()) for n in table.column_names if n != cfg.target]
+    return torch.tensor(cells, dtype=torch.float32).T.contiguous(), targets
 
 
 def _number_classes(cfg: config.Data, labels: list[Any]) -> Tensor:
