@@ -1130,3 +1130,21 @@ def test_cells_that_may_mean_something_else_are_said(tmp_path: Path) -> None:
     assert any(w.startswith("heat: -999 stands 34 times, far from all others") for w in words)
     assert "city: 'Rome' and 'rome ' are different: write them alike" in words
     assert not any(w.startswith("share: ") and "times" in w for w in words)
+
+
+def test_texts_with_other_endings_are_read(tmp_path: Path) -> None:
+    """A file by its name, those of a folder by a pattern."""
+    for name in ("wiki.train.tokens", "notes/1.md", "notes/2.md", "notes/app.log"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("A word and another one.\n" * 20)
+    assert look.look(tmp_path / "wiki.train.tokens").kind == "text"
+    found = look.look(tmp_path / "notes")
+    assert found.words[0] == "2 texts with the ending .md"
+    assert "data.pattern=**/*.md" in found.arguments
+
+
+def test_texts_in_another_encoding_are_refused(tmp_path: Path) -> None:
+    """As the program would refuse them."""
+    (tmp_path / "book.txt").write_bytes("gr\u00f6\u00dfer\n".encode("latin-1") * 99)
+    with pytest.raises(DdpgenError, match="is not text in UTF-8: save the file in UTF-8"):
+        look.look(tmp_path / "book.txt")
