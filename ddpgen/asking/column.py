@@ -3,8 +3,9 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from functools import cached_property
 
 FEW_VALUES = 20  # so many whole numbers are rather classes
 # Numbers that `table` refuses: with a decimal comma, marks between thousands, or a sign.
@@ -14,6 +15,15 @@ MARKED = re.compile(
     rf"[+-]?({_SIGN}?\s?[+-]?{_COMMAS}\s?{_SIGN}?"
     rf"|{_SIGN}\s?[+-]?\d*\.?\d+|\d*\.?\d+\s?{_SIGN})"
 )
+# Days and times that ISO 8601 writes otherwise: 31/12/2019, 12/31/19 10:30, Jan 5, 2020, 10:30.
+_MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[.]?"
+_DAY = r"\d{1,2}"
+_TIME = r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?( ?[ap]\.?m\.?)?"
+_DATE = (
+    rf"({_DAY}[./-]{_DAY}[./-](\d\d|\d{{4}})|\d{{4}}[./]{_DAY}[./]{_DAY}"
+    rf"|{_DAY}[ -]{_MONTH}[ -]\d{{2,4}}|{_MONTH} {_DAY},? \d{{4}})"
+)
+WRITTEN_DATE = re.compile(rf"({_DATE},?([ T]{_TIME})?|{_TIME})", re.IGNORECASE)
 # id, row_id, PassengerId, and what pandas calls the index of rows.
 IDENTIFIER = re.compile(r"(?i:(.*[_ .-])?id)|.*[a-z]I[dD]|Unnamed: \d+|__index_level_\d+__")
 FEWEST_ROWS = 10  # of which a count is told from quantities
@@ -31,9 +41,13 @@ MARKS = {
 FEW = 10  # one of so many cells, at most, is another text that stands for an empty cell
 STRAY = 20  # one of so many cells, at most, is a mistake among numbers
 LONG = 3.0  # words of a cell, in the mean, from which a column is one of texts to read
+SENTINEL = re.compile(
+    r"-?9{2,}(\.0+)?|-1(\.0+)?"
+)  # what stands for an unknown number, such as -999
 
 
-class Column(NamedTuple):
+@dataclass(frozen=True)
+class Column:
     """One column of a table, as far as its first rows tell."""
 
     name: str
@@ -42,51 +56,51 @@ class Column(NamedTuple):
     marks: tuple[str, ...] = ()  # texts that stand for an empty cell among numbers, such as "?"
     stray: tuple[int, str] | None = None  # a text among numbers that stands for none: place, cell
 
-    @property
+    @cached_property
     def numbers(self) -> bool:
         """Whether all cells are numbers, or have to be written as such first."""
         return bool(self.cells) and (self._plain or self.have_marks)
 
-    @property
+    @cached_property
     def have_marks(self) -> bool:
         """Whether all cells are numbers, some of them written like 1234,5 or 1.234,5 or $12."""
         return bool(self.cells) and not self._plain and all(map(_is_numeral, self.cells))
 
-    @property
+    @cached_property
     def _plain(self) -> bool:
         return all(map(_is_number, self.cells))
 
-    @property
+    @cached_property
     def dates(self) -> bool:
         """Whether all cells are days or times, which `table` does not take."""
         return bool(self.cells) and not self.numbers and all(map(_is_date, self.cells))
 
-    @property
+    @cached_property
     def codes(self) -> bool:
         """Whether the cells only name something by digits, as 00123 does and 123 does not."""
         cells = [cell.strip() for cell in self.cells]
         padded = any(len(cell) > 1 and cell.startswith("0") for cell in cells)
         return padded and all(map(str.isdecimal, cells))
 
-    @property
+    @cached_property
     def names_in_digits(self) -> bool:
         """Whether `table` would take the cells for quantities, or refuse texts among them."""
         texts = [cell for cell in self.cells if not _is_numeral(cell)]
         return self.codes or 0 < 2 * len(texts) < len(self.cells)
 
-    @property
+    @cached_property
     def values(self) -> int:
         """How many different cells there are."""
         return len(set(self.cells))
 
-    @property
+    @cached_property
     def tells_rows_apart(self) -> bool:
         """Whether nothing can be learnt: nearly each row has its own text, a date, or a gap."""
         names = self.codes or not self.numbers
         own = 2 * self.values > len(self.cells) or self.dates
         return not self.cells or self.counts_rows or (names and own)
 
-    @property
+    @cached_property
     def counts_rows(self) -> bool:
         """Whether the cells are the numbers of the rows, from 0 or 1 on, or are called so."""
         if self.gaps or len(self.cells) < FEWEST_ROWS:
@@ -98,13 +112,13 @@ class Column(NamedTuple):
             for begin in (0, 1)
         )
 
-    @property
+    @cached_property
     def is_prose(self) -> bool:
         """Whether the cells are texts to read, rather than names of something."""
         words = sum(len(cell.split()) for cell in self.cells)
-        return not self.numbers and words >= LONG * max(1, len(self.cells))
+        return not (self.numbers or self.dates) and words >= LONG * max(1, len(self.cells))
 
-    @property
+    @cached_property
     def length(self) -> float:
         """Characters of a cell, in the mean."""
         return sum(map(len, self.cells)) / max(1, len(self.cells))
@@ -126,6 +140,37 @@ class Column(NamedTuple):
         kind = "codes" if self.codes else kind
         kind = "numbers of the rows" if self.counts_rows else kind
         return f"{self.name}: {kind}, {self.values:,} different{gaps}"
+
+    def single(self) -> str:
+        """The values that one cell alone has, in words; "" where there are none."""
+        once = [repr(cell) for cell, count in Counter(self.cells).items() if count == 1]
+        return " or ".join(once[:FEW])
+
+    def doubts(self) -> list[str]:
+        """Words about cells that may mean something else than `table` takes them for."""
+        if self.numbers and self._plain:
+            return self._sentinels()
+        if self.numbers or self.is_prose or self.tells_rows_apart:
+            return []
+        alike = dict[str, list[str]]()
+        for cell in dict.fromkeys(self.cells):
+            alike.setdefault(" ".join(cell.casefold().split()), []).append(cell)
+        same = [f"{' and '.join(map(repr, cells))}" for cells in alike.values() if len(cells) > 1]
+        return [f"{self.name}: {same[0]} are different: write them alike"] if same else []
+
+    def _sentinels(self) -> list[str]:
+        """Words about a number that comes often, far below or above all others."""
+        times = Counter(self.cells)
+        numbers = sorted({float(cell) for cell in times})
+        edges = {numbers[0]: numbers[1:], numbers[-1]: numbers[:-1]}
+        for cell, count in times.items():
+            others = edges.get(float(cell), []) if SENTINEL.fullmatch(cell.strip()) else []
+            far = others and min(abs(float(cell) - n) for n in others) > others[-1] - others[0]
+            if far and len(others) > 1 and count > 1:
+                words = f"{self.name}: {cell} stands {count:,} times, far from all others: "
+                gaps = f'data.gaps=["{cell}"]'
+                return [f"{words}if nothing is known there, empty these cells, or set {gaps}"]
+        return []
 
 
 def column_of(name: str, cells: Sequence[str]) -> Column:
@@ -169,6 +214,8 @@ def lack_names(columns: list[Column]) -> bool:
 
 
 def _is_date(cell: str) -> bool:
+    if WRITTEN_DATE.fullmatch(cell.strip()):
+        return True
     try:
         datetime.fromisoformat(cell.strip())
     except ValueError:

@@ -37,8 +37,8 @@ def look_at_file(path: Path) -> Found | None:
         )
     formats.refuse(path)
     match path.suffix.lower():
-        case ".txt":
-            if formats.is_table(path):
+        case ending if ending in formats.PLAIN:
+            if ending == ".txt" and formats.is_table(path):
                 return tables.read(path, source)
             return Found([f"a text of {path.stat().st_size:,} bytes"], "text", [source])
         case ".bin":

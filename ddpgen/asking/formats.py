@@ -1,5 +1,6 @@
 """Files whose content is something else than their ending says: known by their first bytes."""
 
+import codecs
 import csv
 from pathlib import Path
 
@@ -7,7 +8,8 @@ from ddpgen.errors import DdpgenError, show
 
 FIRST = 2**16  # bytes of a text that are looked at
 FEWEST_LINES = 10  # of a text that is a table with commas or semicolons, and not one of sentences
-TEXTS = {".csv", ".tsv", ".txt", ".json", ".jsonl"}
+PLAIN = (".txt", ".md", ".log", ".rst", ".tex", ".text", ".tokens")  # texts to be continued
+TEXTS = {".csv", ".tsv", ".json", ".jsonl", *PLAIN}
 SMALL = {".bin", ".json", ".jsonl", ".tar"}  # endings that projects know in small letters only
 MARK = b"\xef\xbb\xbf"  # what some programs write before UTF-8
 UTF_16 = "is in UTF-16: save the file in UTF-8"
@@ -52,8 +54,17 @@ def _reason(path: Path, ending: str) -> str:
         return "the file is empty" if not begin else "there is nothing but spaces in the file"
     if ending in TEXTS or begin.startswith(b"\x93NUMPY"):
         known = (reason for magic, reason in CONTENTS.items() if begin.startswith(magic))
-        nothing = "holds bytes of zeros, as no text does" if b"\0" in begin else ""
-        return next(known, nothing if ending in TEXTS else "")
+        return next(known, _no_text(begin) if ending in TEXTS else "")
+    return ""
+
+
+def _no_text(begin: bytes) -> str:
+    if b"\0" in begin:
+        return "holds bytes of zeros, as no text does"
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(begin)
+    except UnicodeDecodeError:
+        return "is not text in UTF-8: save the file in UTF-8"
     return ""
 
 

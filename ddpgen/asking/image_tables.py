@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from ddpgen.asking.column import Column
+from ddpgen.asking.found import ROWS
 from ddpgen.asking.images import ENDINGS
 from ddpgen.errors import DdpgenError, show
 
@@ -34,9 +35,10 @@ def _first(folder: Path, column: Column) -> Path | None:
     cell = column.cells[0].strip() if column.cells and not column.dates else ""
     if not cell.isprintable() or not 1 < len(cell) < LONGEST:
         return None
-    named = sum(_is_image(cell) for cell in column.cells)
+    cells = column.cells[:ROWS]
+    named = sum(map(_is_image, cells))
     places = [folder, *_folders(folder)]
-    if 2 * named > len(column.cells):
+    if 2 * named > len(cells):
         found = [place / cell for place in places if (place / cell).is_file()]
         return [*found, folder / cell][0]
     if not column.tells_rows_apart:

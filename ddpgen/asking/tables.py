@@ -15,6 +15,7 @@ from ddpgen.asking.found import ROWS, Found, listed, number, option
 from ddpgen.asking.texts import labelled_texts, text_and_label
 from ddpgen.errors import DdpgenError, show
 
+CELLS = 1_000_000  # of a table that are looked at, which takes some seconds
 TARGETS = ("target", "label", "class", "y", "price", "outcome", "survived", "diagnosis")
 
 
@@ -31,7 +32,8 @@ def read(path: Path, source: str) -> Found | None:
         csv.field_size_limit(sys.maxsize)  # a text may be a book
         reader = csv.reader(file, delimiter=delimiter)
         names = next(reader, [])
-        found = [row for row in islice(reader, ROWS) if row]
+        most = max(ROWS, CELLS // max(1, len(names)))
+        found = [row for row in islice(reader, most) if row]
         more = "more than " if next(reader, None) else ""
     rows = [row for row in found if len(row) == len(names)]
     if not rows:
@@ -55,11 +57,9 @@ def read(path: Path, source: str) -> Found | None:
     possible = [column for column in useful if column.values > 1] or useful
     target = next((named[name] for name in TARGETS if name in named), possible[-1])
     words = [size, *(column.describe() for column in columns), *_refused_rows(names, found)]
-    words.append(f"to predict: {target.name} -> {target.task()}")
-    if target.values < 2:
-        words.append(f"{target.name} is the same in all rows: nothing can be learnt")
-    if target.gaps:
-        words.append(f"leave out the rows without {target.name}: the program refuses them")
+    words += [doubt for column in useful for doubt in column.doubts()]
+    words += ["the rows behind these were not looked at"] if more else []
+    words += _about_target(target)
     arguments = [source, option("data.target", target.name), f"data.task={target.task()}"]
     if left := [column.name for column in columns if column not in useful]:
         arguments.append(f"data.leave_out={listed(left)}")
@@ -68,6 +68,18 @@ def read(path: Path, source: str) -> Found | None:
     if marks := sorted({mark for column in useful for mark in column.marks}):
         arguments.append(f"data.gaps={listed(marks)}")
     return Found(words, "rows", arguments)
+
+
+def _about_target(target: Column) -> list[str]:
+    """Words about the column to predict."""
+    words = [f"to predict: {target.name} -> {target.task()}"]
+    if target.values < 2:
+        words.append(f"{target.name} is the same in all rows: nothing can be learnt")
+    elif target.task() != "regression" and (rare := target.single()):
+        words.append(f"{target.name}: only one row is {rare}: leave such rows out, or join classes")
+    if target.gaps:
+        words.append(f"leave out the rows without {target.name}: the program refuses them")
+    return words
 
 
 def _refused_rows(names: list[str], rows: list[list[str]]) -> list[str]:

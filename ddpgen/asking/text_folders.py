@@ -1,13 +1,15 @@
 """Folders of texts: to continue them, or, where the folders are classes, to be written as CSV."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from ddpgen.asking import splits
+from ddpgen.asking import formats, images, splits
 from ddpgen.asking.files import look_at_file
 from ddpgen.asking.found import Found, number
 from ddpgen.errors import DdpgenError, show
 
+ENDINGS = (*formats.PLAIN, ".py")  # of texts that are read where a pattern says so
 # Folders with these names are classes for sure.
 CLASSES = {"pos", "neg", "positive", "negative", "neutral", "spam", "ham"}
 
@@ -19,7 +21,7 @@ def look(folder: Path) -> Found | None:
         DdpgenError: the folders are classes, which no family reads so.
     """
     if not (files := _texts(folder)):
-        return None
+        return _by_pattern(folder)
     words = _passed_over(folder)
     train, left = splits.for_training(sorted(p for p in folder.glob("*/") if _texts(p)))
     parts = [path for path in [*train, *left] if splits.words(path) & splits.TRAINING]
@@ -27,6 +29,21 @@ def look(folder: Path) -> Found | None:
     words += splits.left_out(left) if base != folder else _misplaced(left)
     found = _below(base)
     return found.saying(words) if found else None
+
+
+def _by_pattern(folder: Path) -> Found | None:
+    """Texts with another ending than .txt: those with the commonest."""
+    found = sorted(p for p in folder.rglob("*") if p.suffix in ENDINGS and p.is_file())
+    shown = [p for p in found if not any(n[0] == "." for n in p.relative_to(folder).parts)]
+    if len(shown) < 2 or images.loose(folder):
+        return None
+    ((ending, count),) = Counter(path.suffix for path in shown).most_common(1)
+    words = [number(count, "text", f"with the ending {ending}")]
+    _, left = splits.for_training(path for path in shown if path.suffix == ending)
+    words += _misplaced(left)
+    if others := sorted({path.suffix for path in shown} - {ending}):
+        words.append(f"not read: files with the endings {', '.join(others)}")
+    return Found(words, "text", [f"data.source={folder.absolute()}", f"data.pattern=**/*{ending}"])
 
 
 def _passed_over(folder: Path) -> list[str]:

@@ -28,6 +28,16 @@ MARKED = (
     rf"^\s*[-+]?({_SIGN}?\s?[-+]?{_WITH_COMMAS}\s?{_SIGN}?"
     rf"|{_SIGN}\s?[-+]?\d*\.?\d+|\d*\.?\d+\s?{_SIGN})\s*$"
 )
+# Days and times as people write them: 2019-12-31, 31.12.2019, 12/31/19 10:30, Jan 5, 2020, 10:30.
+_MONTH = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[.]?"
+_DAY = (
+    r"(\d{1,2}[./-]\d{1,2}[./-](\d\d|\d{4})|\d{4}[./-]\d{1,2}[./-]\d{1,2}"
+    rf"|\d{{1,2}}[ -]{_MONTH}[ -]\d{{2,4}}|{_MONTH} \d{{1,2}},? \d{{4}})"
+)
+_TIME = r"\d{1,2}:\d\d(:\d\d([.]\d+)?)?( ?[ap][.]?m[.]?)?"
+DATE = rf"(?i)^\s*({_DAY}(,?[ T]{_TIME})?|{_TIME})\s*$"
+# Arrow's words for a row with too many or too few cells, which it counts from the header on.
+ODD_ROW = re.compile(r"CSV parse error: Row #(\d+): Expected (\d+) columns, got (\d+)")
 # What pandas calls the index of rows: in CSV, read again from CSV, in Parquet.
 INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
 BLANKS = [" " * number for number in range(1, 9)]  # cells that are as good as empty
@@ -192,8 +202,21 @@ def _read_file(
             f"{path} cannot be read: the header is not in UTF-8: save the file in UTF-8"
         ) from error
     except (pa.ArrowInvalid, OSError) as error:
-        raise config.ConfigError(f"{path} cannot be read: {error}") from error
+        if getattr(error, "errno", None):
+            raise  # of the disk; Arrow's errors of a file have no number
+        raise config.ConfigError(_in_words(path, error)) from error
     return table
+
+
+def _in_words(path: Path, error: Exception) -> str:
+    """Why a file cannot be read; rows are counted from 1, below the header."""
+    if not (odd := ODD_ROW.match(str(error))):
+        return f"{path} cannot be read: {error}"
+    row, names, cells = map(int, odd.groups())
+    return (
+        f"{path}, row {row - 1}: there are {cells} cells for {names} names of columns: correct the "
+        "row, or put cells in quotes that hold what stands between columns"
+    )
 
 
 def _delimiter(first: bytes) -> str:
@@ -211,6 +234,8 @@ def read_new(
 
     Raises ConfigError for a column that is missing, and for texts in place of numbers.
     """
+    if absent := [path for path in files if not path.is_file()]:
+        raise config.ConfigError(f"{absent[0]} cannot be read: there is no such file")
     parts = _read_files(files, gaps, learnt["texts"])
     for path, part in zip(files, parts, strict=True):
         for name in (*learnt["numbers"], *learnt["texts"]):
@@ -298,7 +323,12 @@ def _check_names(cfg: config.Data, names: list[str]) -> None:
         for name in getattr(cfg, key):
             if name not in names:
                 raise config.ConfigError(f"data.{key}: {name!r} is none of the columns {listed}")
-    if cfg.target not in names or cfg.target in cfg.leave_out:
+    if cfg.target in cfg.leave_out:
+        raise config.ConfigError(
+            f"data.leave_out names {cfg.target!r}, which is data.target: take the name out of "
+            "data.leave_out, or choose another target"
+        )
+    if cfg.target not in names:
         raise config.ConfigError(f"data.target = {cfg.target!r}: the columns are {listed}")
 
 
@@ -386,6 +416,9 @@ def encode(table: Table, cfg: config.Data) -> dict[str, Any]:
     source = str(table.files[0]) if len(table.files) == 1 else f"{len(table.files)} files"
     if left:
         source += f" without {', '.join(map(repr, left))}, which only numbers the rows"
+    words = f"{len(order):,} rows of {source}; {target['words']}"
+    if again := _count_again(rows, train, val):
+        words += f"; {again:,} of the {len(val):,} rows held out are for training, too"
     return {
         "train": [tensor[train] for tensor in rows],
         "val": [tensor[val] for tensor in rows],
@@ -395,9 +428,17 @@ def encode(table: Table, cfg: config.Data) -> dict[str, Any]:
             "values": 1 + sum(map(len, learnt["texts"].values())),
             "columns": learnt,
             **target,
-            "words": f"{len(order):,} rows of {source}; {target['words']}",
+            "words": words,
         },
     }
+
+
+def _count_again(rows: tuple[Tensor, ...], train: Tensor, val: Tensor) -> int:
+    """How many of the rows that are held out are equal to one for training, and tell too little."""
+    numbers, categories, targets = rows
+    whole = torch.cat((numbers, categories.float(), targets[:, None]), 1).numpy()
+    known = {row.tobytes() for row in whole[train.numpy()]}
+    return sum(row.tobytes() in known for row in whole[val.numpy()])
 
 
 def _no_feature(cfg: config.Data, left: list[str]) -> str:
@@ -436,6 +477,12 @@ def _check_cells(table: Table, name: str, cfg: config.Data) -> None:
         return
     if name in cfg.categories:
         return
+    if name != cfg.target and pc.all(pc.match_substring_regex(array, DATE)).as_py():
+        raise config.ConfigError(
+            f"column {name!r} holds dates or times, which tell nothing of later ones: name the "
+            "column in data.leave_out, or write as numbers what may matter, such as the month, the "
+            "day of the week or the days since the first; data.categories takes it as it is"
+        )
     is_text = pc.invert(pc.match_substring_regex(array, NUMBER))
     filled, distinct = len(array) - array.null_count, pc.count_distinct(array).as_py()
     is_marked = pc.match_substring_regex(array, MARKED)

@@ -1,9 +1,9 @@
 """The tokens of a corpus: texts as bytes or by a tokenizer, or files of numbers as they lie."""
 
+import codecs
 import hashlib
 import json
 import re
-import shutil
 import sys
 import sysconfig
 from array import array
@@ -25,6 +25,10 @@ LEFT_OUT = PACKAGES | {"test", "tests", "idle_test", "encodings", "pydoc_data"}
 INDEX = "index.json"
 VALIDATION = {"val", "valid", "validation"}  # in the name of a file of tokens
 SIGNED = {"uint16": "int16", "uint32": "int32"}  # of the same width
+# Files that begin with 256 numbers of 32 bits, of which the first is this one: those of llm.c.
+HEADER = 1024  # bytes
+HEADED = {20240520: "uint16", 20240801: "uint32"}
+NO_TOKENS = (b"PK\x03\x04", b"\x93NUMPY", b"\x80\x02", b"\x1f\x8b", b"PAR1", b"GGUF", b"\x89PNG")
 FEWEST_HALVES = 50  # that are all 0, for a suspicion
 BLOCK = 2**20  # characters that a thread of the tokenizer takes at once
 BLOCKS = 64
@@ -157,20 +161,20 @@ def _find_texts(cfg: config.Data) -> list[Path]:
 
 def _index_shards(cfg: config.Data) -> tuple[str, list[Piece], list[Piece]]:
     """Files that are named so are held out, as nanoGPT's val.bin; else the end of the stream."""
-    pieces = [_whole(path, cfg.token_dtype) for path in find_files(cfg)]
+    pieces = [_behind_header(path, cfg.token_dtype) for path in find_files(cfg)]
     for piece in pieces:
         _check_width(piece, cfg.token_dtype)
     held_out = [piece for piece in pieces if _words(piece) & VALIDATION]
     if held_out:
         train = [piece for piece in pieces if not _words(piece) & {*VALIDATION, "test"}]
         return cfg.token_dtype, train, held_out
-    size = sum(piece.end for piece in pieces)
+    size = sum(piece.end - piece.begin for piece in pieces)
     return cfg.token_dtype, *_divide(pieces, size - round(cfg.validation * size))
 
 
 def _check_width(piece: Piece, dtype: str) -> None:
     """Refuse numbers that are the halves of wider ones: small ones end with a half that is 0."""
-    halves = _map(piece.path, dtype, piece.end)[1:1000:2]
+    halves = _map(piece.path, dtype, piece.end)[piece.begin + 1 : piece.begin + 1000 : 2]
     if len(halves) >= FEWEST_HALVES and not halves.any():
         raise config.ConfigError(
             f"{piece.path}: every second number is 0, read as {dtype}: data.token_dtype is wider"
@@ -190,6 +194,19 @@ def _whole(path: Path, dtype: str) -> Piece:
     return Piece(str(path.absolute()), 0, size // width)
 
 
+def _behind_header(path: Path, dtype: str) -> Piece:
+    """The tokens of a file. Raises ConfigError for what begins as a file of another program."""
+    with path.open("rb") as file:
+        begin = file.read(8)
+    kind = HEADED.get(int.from_bytes(begin[:4], "little"))
+    if begin.startswith(NO_TOKENS):
+        raise config.ConfigError(f"{path} begins with {begin!r}, as no file of tokens does")
+    if kind not in (None, dtype):
+        raise config.ConfigError(f"{path} is a file of llm.c: set data.token_dtype={kind}")
+    piece = _whole(path, dtype)
+    return piece._replace(begin=HEADER // getattr(torch, dtype).itemsize) if kind else piece
+
+
 def _divide(pieces: list[Piece], border: int) -> tuple[list[Piece], list[Piece]]:
     """The stream before and behind a place."""
     before, behind = [], []
@@ -203,7 +220,9 @@ def _divide(pieces: list[Piece], border: int) -> tuple[list[Piece], list[Piece]]
 
 def _check_tokens(cfg: config.Data, folder: Path, path: str, dtype: str) -> None:
     """Look at every token once: a vocabulary too small is noticed before the first step."""
-    tokens = _map(str(folder / path), dtype, _whole(folder / path, dtype).end)
+    whole = _behind_header if has_tokens(cfg) else _whole
+    _, begin, end = whole(folder / path, dtype)
+    tokens = _map(str(folder / path), dtype, end)[begin:]
     ends = [_numbers(block, dtype).aminmax() for block in tokens.split(BLOCK)]
     least, most = min(int(end.min) for end in ends), max(int(end.max) for end in ends)
     if least < 0 or most >= cfg.vocabulary:
@@ -241,9 +260,29 @@ def _write_texts(cfg: config.Data, folder: Path) -> tuple[str, list[Piece], list
 
 
 def _copy(files: Sequence[Path], target: BinaryIO) -> None:
+    """The bytes of all files. Raises ConfigError for the first that is no text."""
     for path in files:
-        with path.open("rb") as part:
-            shutil.copyfileobj(part, target)
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        try:
+            with path.open("rb") as part:
+                while block := part.read(BLOCK):
+                    _check_text(path, decoder.decode(block))
+                    target.write(block)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError as error:
+            raise config.ConfigError(_no_text(path, error.reason)) from error
+
+
+def _check_text(path: Path, text: str) -> None:
+    if "\0" in text:
+        raise config.ConfigError(_no_text(path, "there are bytes of zeros"))
+
+
+def _no_text(path: Path, reason: str) -> str:
+    return (
+        f"{path} is no text in UTF-8: {reason}; read are texts, and tokens in files that end with "
+        ".bin: save the file in UTF-8, or choose others with data.pattern"
+    )
 
 
 @dataclass(frozen=True)
@@ -300,6 +339,7 @@ def _blocks(path: Path) -> Iterator[str]:
     try:
         with path.open(encoding="utf-8") as text:
             while lines := text.readlines(BLOCK):
-                yield "".join(lines)
+                _check_text(path, block := "".join(lines))
+                yield block
     except UnicodeDecodeError as error:
-        raise config.ConfigError(f"{path} is no text in UTF-8: {error}") from error
+        raise config.ConfigError(_no_text(path, error.reason)) from error

@@ -215,6 +215,8 @@ def _rows(path: Path) -> Iterator[Any]:
             lines = enumerate(file, start=1)
             yield from (_parsed(line, f"{path}: line {n}") for n, line in lines if line.strip())
     except (OSError, ValueError) as error:
+        if getattr(error, "errno", None):
+            raise  # of the disk; Arrow's errors of a file have no number
         raise config.ConfigError(f"{path} is no {path.suffix} file: {error}") from error
 
 

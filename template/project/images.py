@@ -21,7 +21,8 @@ HIDDEN = (".", "__", "@eaDir")  # how names begin that programs keep for themsel
 READERS = 16  # threads that look at files; Pillow decodes beside them
 WIDE = {"I", "I;16", "I;16B", "I;16L", "I;16N"}  # Pillow's names for one channel of 16 bits
 UPPER_HALVES = [value >> 8 for value in range(2**16)]
-BROKEN = (OSError, SyntaxError, ValueError, ArithmeticError, EOFError)  # of Pillow, for a file
+# Of Pillow, for a file: those of the disk are raised before Pillow sees the content.
+BROKEN = (OSError, SyntaxError, ValueError, ArithmeticError, EOFError)
 ENDINGS = {".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 
 Seen = TypeVar("Seen")
@@ -257,15 +258,16 @@ def look(places: Sequence[Place], see: Callable[[Place], Seen]) -> Iterator[Seen
 def decode(root: Path, place: Place, mode: str, size: int) -> Any:
     """Pillow's image, upright, of the mode "L" or "RGB", and of `size` pixels or more each way.
 
-    Raises ConfigError with the place for what Pillow cannot open or decode.
+    Raises ConfigError with the place for what Pillow cannot open or decode, and OSError for what
+    the disk does not give.
     """
     from PIL import Image, ImageOps, UnidentifiedImageError
 
+    with (root / place.path).open("rb") as file:
+        file.seek(place.begin)
+        content = io.BytesIO(file.read(place.size))
     reason: object
     try:
-        with (root / place.path).open("rb") as file:
-            file.seek(place.begin)
-            content = io.BytesIO(file.read(place.size))
         with Image.open(content) as image:
             _check_range(image)
             image.draft(mode, (size, size))  # lets the JPEG decoder reduce while it reads

@@ -129,7 +129,7 @@ def _members(path: Path) -> tuple[list[tuple[str, images.Place]], dict[str, str]
                     name = f"{path}: {member.name}"
                     place = images.Place(str(path), 0, name, member.offset_data, member.size)
                     found.append((key, place))
-    except (OSError, tarfile.TarError, ValueError) as error:
+    except (tarfile.TarError, ValueError) as error:  # an error of the disk is another one
         raise config.ConfigError(f"{path} cannot be read as a tar file: {error}") from error
     if not found:
         raise config.ConfigError(f"{path} holds no images")
@@ -202,6 +202,8 @@ def _rows(path: Path, label: str, unpacked: Path) -> Iterator[Labelled]:
                 value = _named(row[label], names, f"{name}: {label!r}") if label else ""
                 yield Labelled(place, value)
     except (OSError, ValueError, pa.ArrowException) as error:
+        if getattr(error, "errno", None):
+            raise  # of the disk; Arrow's errors of a file have no number
         raise config.ConfigError(f"{path} cannot be unpacked: {error}") from error
 
 

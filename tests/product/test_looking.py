@@ -18,6 +18,7 @@ from generator.program import ddpgen
 from pyarrow import csv as arrow_csv
 
 from ddpgen.asking import column, look, questions, records
+from ddpgen.asking import tables as looking_at_tables
 from ddpgen.errors import DdpgenError
 from product import forkserver, template
 from product.programs import completed
@@ -1068,3 +1069,82 @@ def test_new_looks_proposes_and_says_how_to_train(tmp_path: Path) -> None:
         done = ddpgen("new", "r", "--defaults", *wrong, cwd=tmp_path)
         assert done.returncode == 2
         assert "an answer is written key=value" in done.stderr
+
+
+LATE = 5000
+LATE_CELLS: dict[str, tuple[list[object], str]] = {
+    "no target": ([7, "north", ""], "leave out the rows without dear: the program refuses them"),
+    "a class": ([7, "north", 2], "dear: only one row is '2': leave such rows out, or join classes"),
+    "a cell too many": ([7, "north", 1, 1], "correct row 5001: it has 4 cells for 3 names"),
+}
+
+
+def long_table(path: Path, last: list[object]) -> Path:
+    rows: list[list[object]] = [[n % 70, ("north", "south")[n % 2], n % 2] for n in range(LATE)]
+    return write(path, ["size", "district", "dear"], [*rows, last])
+
+
+@pytest.mark.parametrize("case", LATE_CELLS)
+def test_tables_are_looked_at_to_their_end(case: str, tmp_path: Path) -> None:
+    """What comes late is said as what comes early is."""
+    row, words = LATE_CELLS[case]
+    assert words in look.look(long_table(tmp_path / "flats.csv", row)).words
+
+
+def test_late_text_among_numbers_is_refused(tmp_path: Path) -> None:
+    """With its row."""
+    path = long_table(tmp_path / "flats.csv", ["oops", "north", 1])
+    with pytest.raises(DdpgenError, match="row 5001, column size: oops among numbers"):
+        look.look(path)
+
+
+def test_end_of_a_very_long_table_is_not_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which is said."""
+    monkeypatch.setattr(looking_at_tables, "CELLS", 6000)
+    words = look.look(long_table(tmp_path / "flats.csv", ["oops", "", ""])).words
+    assert words[0] == "more than 2,000 rows, 3 columns"
+    assert "the rows behind these were not looked at" in words
+
+
+DATES = ["31/12/2019", "12/31/19 10:30", "Jan 5, 2020", "5 January 2020", "31.12.2019", "10:30"]
+
+
+@pytest.mark.parametrize("day", DATES)
+def test_dates_are_left_out_however_they_are_written(day: str, tmp_path: Path) -> None:
+    """As categories they would be learnt by heart."""
+    rows: list[list[object]] = [[day if n % 3 else f"{day[:-1]}1", n / 7, n / 3] for n in range(60)]
+    found = look.look(write(tmp_path / "rides.csv", ["when", "far", "price"], rows))
+    assert "when: dates, 2 different" in found.words
+    assert 'data.leave_out=["when"]' in found.arguments
+
+
+def test_cells_that_may_mean_something_else_are_said(tmp_path: Path) -> None:
+    """Numbers that stand for unknown ones, and names that differ in letters' size or spaces."""
+    rows: list[list[object]] = [
+        [-999 if n % 9 == 0 else n % 31, ["Rome", "rome ", "Oslo"][n % 3], n % 99, n / 7]
+        for n in range(300)
+    ]
+    words = look.look(write(tmp_path / "days.csv", ["heat", "city", "share", "price"], rows)).words
+    assert any(w.startswith("heat: -999 stands 34 times, far from all others") for w in words)
+    assert "city: 'Rome' and 'rome ' are different: write them alike" in words
+    assert not any(w.startswith("share: ") and "times" in w for w in words)
+
+
+def test_texts_with_other_endings_are_read(tmp_path: Path) -> None:
+    """A file by its name, those of a folder by a pattern."""
+    for name in ("wiki.train.tokens", "notes/1.md", "notes/2.md", "notes/app.log"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("A word and another one.\n" * 20)
+    assert look.look(tmp_path / "wiki.train.tokens").kind == "text"
+    found = look.look(tmp_path / "notes")
+    assert found.words[0] == "2 texts with the ending .md"
+    assert "data.pattern=**/*.md" in found.arguments
+
+
+def test_texts_in_another_encoding_are_refused(tmp_path: Path) -> None:
+    """As the program would refuse them."""
+    (tmp_path / "book.txt").write_bytes("gr\u00f6\u00dfer\n".encode("latin-1") * 99)
+    with pytest.raises(DdpgenError, match="is not text in UTF-8: save the file in UTF-8"):
+        look.look(tmp_path / "book.txt")

@@ -86,6 +86,20 @@ def test_mistakes_of_the_source_are_said(model: str, tmp_path: Path) -> None:
         assert not [*tmp_path.rglob("*.partial")]
 
 
+@pytest.mark.parametrize("model", ["custom", "mlp"])
+def test_edited_program_prepares_anew(model: str, tmp_path: Path) -> None:
+    """What an older `data.py` has prepared is not read."""
+    answers = completed({"model": model, "tracker": "none", "tools": []})
+    template.write(answers, tmp_path)
+    overrides = [ONLY, *settings(answers, tmp_path / "data")]
+    assert forkserver.train(tmp_path, 1, overrides).codes == [0]
+    (before,) = (tmp_path / "data").rglob("*.pt")
+    with (tmp_path / "data.py").open("a") as file:
+        file.write("# edited\n")
+    assert forkserver.train(tmp_path, 1, overrides).codes == [0]
+    assert {*(tmp_path / "data").rglob("*.pt")} > {before}
+
+
 def test_own_data_may_lack_the_name_of_what_is_prepared(tmp_path: Path) -> None:
     """Only `--force` needs that name, and says so."""
     answers = completed({"model": "custom", "tracker": "none", "tools": []})

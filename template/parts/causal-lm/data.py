@@ -5,6 +5,7 @@ import json
 import shutil
 import sys
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -107,11 +108,13 @@ def fetch_network(cfg: config.Data) -> None:
 
 
 def prepared_path(cfg: config.Data) -> Path:
-    """The place of the rows; edited files, or other settings, have another place."""
+    """The place of the rows; edited files, other settings or another program have another place."""
     chosen = (cfg.source, cfg.column, cfg.pretrained, cfg.template, cfg.vocabulary, cfg.length)
     paths = documents.source_files(cfg) + documents.tokenizer_files(cfg)
     stats = [(str(path), path.stat()) for path in paths if path.is_file()]
     versions = [(path, stat.st_size, stat.st_mtime_ns) for path, stat in stats]
-    key = repr((*chosen, cfg.validation, cfg.split_seed, versions, sys.version))
+    libraries = (version("tokenizers"), version("transformers"), sys.version)
+    program = (Path(documents.__file__).read_bytes(), *libraries)
+    key = repr((*chosen, cfg.validation, cfg.split_seed, versions, program))
     digest = hashlib.sha256(key.encode()).hexdigest()[:8]
     return Path(cfg.folder) / f"{Path(cfg.source).stem}-{digest}"

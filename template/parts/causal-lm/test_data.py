@@ -23,6 +23,7 @@ import documents
 import model
 from support import common, hub
 
+FAULTY = "/proc/self/mem"  # its first bytes cannot be read
 TURNS = {"system": "Be brief.", "user": "Where is {}?", "assistant": "In {}'s house."}
 CHATS = [
     [{"role": role, "content": text.format(name)} for role, text in TURNS.items()]
@@ -331,6 +332,16 @@ def test_edited_file_is_read_anew(tmp_path: Path) -> None:
     assert len(places) == len(changes) + 2, "what was prepared otherwise is read"
 
 
+def test_other_program_prepares_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this program prepared before an edit, or with another library, does not count."""
+    cfg = settings(tmp_path, source=write(tmp_path / "chats.jsonl", CHATS))
+    places = [data.prepared_path(cfg)]
+    monkeypatch.setattr(data, "version", lambda _: "0")
+    places.append(data.prepared_path(cfg))
+    monkeypatch.setattr(Path, "read_bytes", lambda _: b"edited")
+    assert len({*places, data.prepared_path(cfg)}) == 3, "what was prepared otherwise is read"
+
+
 def test_validation_teaches_the_tokenizer_nothing(tmp_path: Path) -> None:
     """Its words follow from the training texts alone."""
     (folder := tmp_path / "texts").mkdir()
@@ -475,6 +486,14 @@ class WithoutPositions(torch.nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         return inputs
+
+
+@pytest.mark.parametrize("name", ["chats.json", "chats.jsonl"])
+def test_fault_of_the_disk_is_no_damaged_file(name: str, tmp_path: Path) -> None:
+    """Such an error is raised as an error, after which launchers start the run again."""
+    (tmp_path / name).symlink_to(FAULTY)
+    with pytest.raises(OSError, match="Input/output error"):
+        [*documents.read_file(tmp_path / name, "messages")]
 
 
 def test_networks_that_mix_documents_are_refused(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 {{ wrapper | upper }} demands the following, and tests/test_contract.py checks them:
 - `prepare` does its work once, leaves no half-written file behind, and does nothing the next time.
-  The name that `prepared_path` gives to its file should follow from all that enters: settings, and
-  sizes and times of your files. Else an edited file would go on as it was.
+  The name that `prepared_path` gives to its file should follow from all that enters: this program,
+  settings, and sizes and times of your files. Else an edited file would go on as it was.
 - `open_splits` gives the same samples in the same order on every rank. Do not divide the data by
   rank: the loader does, and fills up so that all ranks have equally many batches of equal shape.
 - `__getitems__` gives the same sample for the same number in every process. Augmentation belongs to
@@ -15,6 +15,7 @@
   may mark missing labels or masked tokens.
 """
 
+import hashlib
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +100,9 @@ def open_splits(cfg: config.Data) -> Splits:
 
 
 def prepared_path(cfg: config.Data) -> Path:
-    return Path(cfg.folder) / "diabetes.pt"
+    """The place of what is prepared: an edited program has another."""
+    program = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]
+    return Path(cfg.folder) / f"diabetes-{program}.pt"
 
 
 def _scale(values: Tensor, train: Tensor) -> Tensor:

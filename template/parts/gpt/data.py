@@ -5,6 +5,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from multiprocessing.sharedctypes import RawArray
 from pathlib import Path
 from typing import NamedTuple
@@ -162,9 +163,10 @@ def open_splits(cfg: config.Data) -> Splits:
 
 
 def prepared_path(cfg: config.Data) -> Path:
-    """The place of what is prepared; edited files, or other settings, have another place."""
+    """The place of what is prepared; edited files, other settings or programs have another."""
     chosen = (cfg.source, cfg.pattern, cfg.validation, cfg.tokenizer, cfg.end_of_text)
-    key = repr((*chosen, cfg.token_dtype, cfg.vocabulary, _versions(cfg)))
+    program = (Path(corpus.__file__).read_bytes(), version("tokenizers"))
+    key = repr((*chosen, cfg.token_dtype, cfg.vocabulary, _versions(cfg), program))
     digest = hashlib.sha256(key.encode()).hexdigest()[:8]
     return Path(cfg.folder) / f"{Path(cfg.source).stem}-{digest}"
 

@@ -193,6 +193,37 @@ def test_narrower_type_is_noticed(tmp_path: Path, dtype: str) -> None:
         data.prepare(settings(tmp_path, source=str(path), token_dtype=half))
 
 
+@pytest.mark.parametrize("content", [b"PK\x03\x04\xff", b"\x93NUMPY", b"caf\xe9", b"{}\0\0"])
+@pytest.mark.parametrize("by", ["bytes", "tokenizer"])
+def test_files_that_are_no_texts_are_refused(by: str, content: bytes, tmp_path: Path) -> None:
+    """By name: a model would learn what no text has."""
+    (tmp_path / "a.txt").write_text("a word, " * 300)
+    (tmp_path / "b.txt").write_bytes(b"text " * 99 + content)
+    changes: dict[str, Any] = {"source": str(tmp_path), "vocabulary": 400}
+    if by == "tokenizer":
+        make_tokenizer(tmp_path)
+        changes["tokenizer"] = str(tmp_path / "tokenizer.json")
+    with pytest.raises(config.ConfigError, match=r"b\.txt is no text in UTF-8"):
+        data.prepare(settings(tmp_path, **changes))
+
+
+@pytest.mark.parametrize(("magic", "dtype"), [(20240520, "uint16"), (20240801, "uint32")])
+def test_header_of_a_shard_is_no_token(magic: int, dtype: str, tmp_path: Path) -> None:
+    """Files of llm.c are known by their first number; those of other programs are refused."""
+    header = torch.zeros(256, dtype=torch.int32)
+    header[0] = magic
+    path = write(tmp_path / "shards" / "1.bin", torch.arange(1000) + 40_000, dtype)
+    path.write_bytes(bytes(header.view(torch.uint8).tolist()) + path.read_bytes())
+    source = str(tmp_path / "shards")
+    train, val = prepared(tmp_path, source=source, token_dtype=dtype)
+    assert train + val == [40_000 + n for n in range(1000)]
+    with pytest.raises(config.ConfigError, match=f"set data.token_dtype={dtype}"):
+        prepared(tmp_path, source=source, token_dtype="uint8")
+    path.write_bytes(b"PK\x03\x04" + path.read_bytes())
+    with pytest.raises(config.ConfigError, match="as no file of tokens does"):
+        prepared(tmp_path, source=source, token_dtype=dtype)
+
+
 def test_edited_shards_are_read_anew(tmp_path: Path) -> None:
     """Another file in the folder, or other numbers in one, have another place."""
     folder = str(tmp_path / "shards")
@@ -289,6 +320,17 @@ def test_other_tokenizer_is_prepared_anew(tmp_path: Path) -> None:
     changes += [{"token_dtype": "uint32"}, {"vocabulary": 500}, {"pattern": "*.md"}]
     places = {data.prepared_path(settings(tmp_path, source=source, **each)) for each in changes}
     assert len(places) == len(changes), "what was prepared by other settings is read"
+
+
+def test_other_program_prepares_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this program prepared before an edit, or with another library, does not count."""
+    (tmp_path / "book.txt").write_text("a book", encoding="utf-8")
+    cfg = settings(tmp_path, source=str(tmp_path / "book.txt"))
+    places = [data.prepared_path(cfg)]
+    monkeypatch.setattr(data, "version", lambda _: "0")
+    places.append(data.prepared_path(cfg))
+    monkeypatch.setattr(Path, "read_bytes", lambda _: b"edited")
+    assert len({*places, data.prepared_path(cfg)}) == 3, "what was prepared otherwise is read"
 
 
 def test_validation_predicts_each_token_once(tmp_path: Path) -> None:

@@ -82,10 +82,11 @@ def open_splits(cfg: config.Data) -> Splits:
 
 
 def prepared_path(cfg: config.Data) -> Path:
-    """The place of the tensors; an edited file, or another target, has another place."""
+    """The place of the tensors; an edited file or program, or another target, has another."""
     source = Path(cfg.source)
     version = (source.stat().st_size, source.stat().st_mtime_ns) if source.is_file() else ()
-    digest = hashlib.sha256(repr((cfg.source, cfg.target, version)).encode()).hexdigest()[:8]
+    key = repr((cfg.source, cfg.target, version, Path(__file__).read_bytes()))  # and this program
+    digest = hashlib.sha256(key.encode()).hexdigest()[:8]
     return Path(cfg.folder) / f"{source.stem}-{digest}.pt"
 
 
@@ -115,9 +116,8 @@ def _read_file(cfg: config.Data) -> tuple[Tensor, Tensor]:
     if not table.num_rows:
         raise config.ConfigError(f"{path} has no rows")
     targets = _number_classes(cfg, table[cfg.target].to_pylist())
-    features = table.drop_columns(cfg.target)
-    columns = [_numbers(path, name, features[name].to_pylist()) for name in features.column_names]
-    return torch.tensor(columns, dtype=torch.float32).T.contiguous(), targets
+    cells = [_numbers(path, n, table[n].to_pylist()) for n in table.column_names if n != cfg.target]
+    return torch.tensor(cells, dtype=torch.float32).T.contiguous(), targets
 
 
 def _number_classes(cfg: config.Data, labels: list[Any]) -> Tensor:

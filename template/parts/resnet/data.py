@@ -4,6 +4,7 @@ import hashlib
 import math
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ UNIT = "samples"  # of the throughput
 IGNORE = -100  # the target of an image that does not count: padding
 FEW = 10  # classes, that are named to the user
 FILES, PICTURES = "files.pt", "images"  # what is prepared
+PROGRAM = ("images.py", "shards.py")  # what prepares
 
 
 class Batch(NamedTuple):
@@ -181,12 +183,14 @@ def _open_digits(cfg: config.Data, augment: Augment) -> Splits:
 
 
 def prepared_path(cfg: config.Data) -> Path:
-    """The place of the tensors or of the list; other files in the folders have another place."""
+    """The place of the tensors or of the list; other files, or another program, have another."""
     if cfg.source == "digits":
         return Path(cfg.folder) / "digits-images.pt"
     source = Path(cfg.source)
     places = shards.files(source) or images.folders(source)
     versions = [(str(path), path.stat().st_mtime_ns) for path in places]
     split = (cfg.source, cfg.label, cfg.validation, cfg.split_seed)
-    digest = hashlib.sha256(repr((split, versions)).encode()).hexdigest()[:8]
+    program = [Path(__file__).with_name(name).read_bytes() for name in PROGRAM]
+    key = repr((split, versions, program, version("pillow"), version("pyarrow")))
+    digest = hashlib.sha256(key.encode()).hexdigest()[:8]
     return Path(cfg.folder) / f"{Path(cfg.source).name}-{digest}"

@@ -17,6 +17,7 @@ import images
 import model
 from support import common
 
+FAULTY = "/proc/self/mem"  # its first bytes cannot be read
 COLOURS = {"blue": (0, 0, 255), "green": (0, 255, 0), "red": (255, 0, 0)}
 
 
@@ -113,6 +114,11 @@ def test_preparation_repeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     changes: list[dict[str, Any]] = [{"validation": 0.3}, {"split_seed": 1}, {"label": "other"}]
     for change in changes:
         assert data.prepared_path(replace(cfg, **change)) != data.prepared_path(cfg)
+    before = data.prepared_path(cfg)
+    monkeypatch.setattr(data, "version", lambda _: "0")
+    other = data.prepared_path(cfg)
+    monkeypatch.setattr(Path, "read_bytes", lambda _: b"edited")
+    assert len({before, other, data.prepared_path(cfg)}) == 3, "an older program's data"
 
 
 def test_images_in_nested_folders(tmp_path: Path) -> None:
@@ -230,6 +236,13 @@ def test_images_of_16_bits(channels: int, tmp_path: Path) -> None:
         cfg = settings(tmp_path, source=str(tmp_path / mode))
         with pytest.raises(config.ConfigError, match=rf"[01]\.tif cannot be .* mode '{mode}'"):
             data.prepare(cfg)
+
+
+def test_fault_of_the_disk_is_no_damaged_image(tmp_path: Path) -> None:
+    """Such an error is raised as an error, after which launchers start the run again."""
+    (tmp_path / "0.png").symlink_to(FAULTY)
+    with pytest.raises(OSError, match="Input/output error"):
+        images.decode(tmp_path, images.Place("0.png", 0), "RGB", 16)
 
 
 def test_too_few_images_to_hold_any_out(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import hashlib
 import math
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,6 @@ import config
 
 UNIT = "samples"  # of the throughput
 IGNORE = math.nan  # the target of a row that does not count: padding
-LAYOUT = 2  # of prepared data: those of another one are prepared anew
 
 
 class Batch(NamedTuple):
@@ -85,12 +85,13 @@ def open_splits(cfg: config.Data) -> Splits:
 
 
 def prepared_path(cfg: config.Data) -> Path:
-    """The place of the tensors; other files, an edited one, or another setting have another."""
+    """The place of the tensors; another file, setting or program that reads has another."""
     stats = [(str(path), path.stat()) for path in _files(cfg)]
     versions = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
     columns = (cfg.target, cfg.categories, cfg.leave_out, cfg.gaps)
     chosen = (*columns, cfg.task, cfg.validation, cfg.split_seed)
-    key = repr((LAYOUT, cfg.source, chosen, versions))
+    program = Path(__file__).with_name("columns.py").read_bytes()
+    key = repr((program, version("pyarrow"), cfg.source, chosen, versions))
     digest = hashlib.sha256(key.encode()).hexdigest()[:8]
     return Path(cfg.folder) / f"table-{digest}.pt"
 

@@ -17,6 +17,7 @@ import data
 import model
 from support import common
 
+FAULTY = "/proc/self/mem"  # its first bytes cannot be read
 ROWS = 40
 
 
@@ -241,6 +242,14 @@ def test_texts_stay_as_they_stand(code: str, tmp_path: Path) -> None:
     assert shape.columns["texts"]["code"] == [code]
 
 
+@pytest.mark.parametrize("name", ["flats.csv", "flats.parquet"])
+def test_fault_of_the_disk_is_no_damaged_file(name: str, tmp_path: Path) -> None:
+    """Such an error is raised as an error, after which launchers start the run again."""
+    (tmp_path / name).symlink_to(FAULTY)
+    with pytest.raises(OSError, match="Input/output error"):
+        data.prepare(settings(tmp_path, tmp_path / name))
+
+
 def test_texts_of_another_encoding_are_refused(tmp_path: Path) -> None:
     """By the name of the column."""
     path = write(tmp_path / "flats.csv", flats())
@@ -310,8 +319,10 @@ def test_edited_files_and_other_settings_are_prepared_anew(
     write(tmp_path / "2.csv", flats())
     assert len(prepared(tmp_path, tmp_path / "*.csv").val) == 24
     before = data.prepared_path(cfgs[0])
-    monkeypatch.setattr(data, "LAYOUT", 0)
-    assert data.prepared_path(cfgs[0]) != before, "data that an older program has prepared"
+    monkeypatch.setattr(data, "version", lambda _: "0")
+    other = data.prepared_path(cfgs[0])
+    monkeypatch.setattr(Path, "read_bytes", lambda _: b"edited")
+    assert len({before, other, data.prepared_path(cfgs[0])}) == 3, "an older program's data"
 
 
 @pytest.mark.parametrize(
@@ -384,7 +395,7 @@ LINES = [
     f"{n}.5,{'east' if n % 2 else 'west'},{n * 10.5},{'yes' if n % 2 else 'no'}" for n in range(12)
 ]
 CELLS = {
-    "3,west\n": r"flats\.csv cannot be read: .*Row #14: Expected 4 columns, got 2",
+    "3,west\n": r"flats\.csv, row 13: there are 2 cells for 4 names of columns",
     "many,west,1.5,no\n": r"flats\.csv, row 13: column 'size' is 'many', but most of its cells",
     "inf,west,1.5,no\n": r"flats\.csv, row 13: column 'size' is inf",
     "1.5,west,,no\n": r"flats\.csv, row 13: column 'rent' is empty, and it is data\.target",
@@ -485,6 +496,7 @@ def test_folder_is_no_table(tmp_path: Path) -> None:
 
 
 COLUMNS = {
+    'data.leave_out=["dear", "rent"]': "data.leave_out names 'rent', which is data.target",
     "data.target=price": "data.target = 'price': the columns are size, rooms, district, rent",
     'data.categories=["code"]': "data.categories: 'code' is none of the columns size, rooms",
     "data.task=binary": "rent has 40 different numbers: data.task = 'regression'?",
@@ -527,6 +539,30 @@ def test_tables_without_a_feature_are_refused(tmp_path: Path) -> None:
     write(path, {"size": flats()["size"]} | rent)
     left = f"{reason}: take a column out of data.leave_out = ['size']"
     assert refusal(tmp_path, path, 'data.leave_out=["size"]') == left
+
+
+@pytest.mark.parametrize(
+    "day", ["31/12/2019", "2019-12-31", "12/31/19 10:30 PM", "Jan 3, 2020", "3 March 2020", "9:30"]
+)
+def test_dates_are_refused(day: str, tmp_path: Path) -> None:
+    """Days that come again would be learnt by heart; as categories they may be meant."""
+    table = flats() | {"since": [day if n % 2 else day.replace("3", "2") for n in range(ROWS)]}
+    path = write(tmp_path / "flats.parquet", table)
+    assert "column 'since' holds dates or times" in refusal(tmp_path, path)
+    categories = 'data.categories=["since"]'
+    assert prepared(tmp_path, path, categories).shape.values == 5 + len({*table["since"]})
+
+
+def test_rows_that_are_in_both_splits_are_said(tmp_path: Path) -> None:
+    """What is predicted for them shows nothing."""
+    table = {name: cells[:20] * 2 for name, cells in flats().items()}
+    train, val, shape = prepared(tmp_path, write(tmp_path / "flats.csv", table))
+    both = [*zip(*(tensor.tolist() for tensor in val.rows), strict=True)]
+    known = [*zip(*(tensor.tolist() for tensor in train.rows), strict=True)]
+    again = sum(row in known for row in both)
+    assert again > 0
+    assert str(shape).endswith(f"; {again} of the 8 rows held out are for training, too")
+    assert "too" not in str(prepared(tmp_path, write(tmp_path / "once.csv", flats())).shape)
 
 
 def test_texts_that_tell_rows_apart_are_refused(tmp_path: Path) -> None:

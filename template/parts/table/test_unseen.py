@@ -195,7 +195,7 @@ MISTAKES = {
     "size,rooms,district,size\n1,1,north,1\n": "new.csv has two columns 'size'",
     "size,rooms,district\n1.5,1,north\nbig,1,north\n": "new.csv, row 2: column 'size' is 'big'",
     "size,rooms,district\ninf,1,north\n": "new.csv, row 1: column 'size' is inf",
-    "size,rooms,district\n1.5,1\n": "new.csv cannot be read",
+    "size,rooms,district\n1.5,1\n": "new.csv, row 1: there are 2 cells for 3 names",
     "size,rooms,district\n": "new.csv: there are no rows",
     "": "new.csv cannot be read",
 }

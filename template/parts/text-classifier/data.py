@@ -9,6 +9,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -172,14 +173,15 @@ def fetch_network(cfg: config.Data) -> None:
 
 
 def prepared_path(cfg: config.Data) -> Path:
-    """The place of the tokens; an edited file, or another setting, has another place."""
+    """The place of the tokens; an edited file, another setting or program has another place."""
     source = Path(cfg.source)
     files = [path for files in _files(source) for path in files]
     files += sorted(Path(cfg.pretrained).glob("*.*")) if cfg.pretrained else []
     stats = [path.stat() for path in files if path.is_file()]
     versions = [(stat.st_size, stat.st_mtime_ns) for stat in stats]
     split = (cfg.source, cfg.text, cfg.label, cfg.validation, cfg.split_seed, versions)
-    key = repr((*split, cfg.pretrained, cfg.vocabulary, cfg.length))
+    program = (Path(__file__).read_bytes(), version("tokenizers"), version("transformers"))
+    key = repr((*split, cfg.pretrained, cfg.vocabulary, cfg.length, program))
     digest = hashlib.sha256(key.encode()).hexdigest()[:8]
     return Path(cfg.folder) / f"{Path(cfg.source).stem}-{digest}"
 
@@ -240,6 +242,8 @@ def read_table(path: Path, columns: list[str]) -> list[dict[str, Any]]:
     try:
         table = _read_parquet(path) if path.suffix == ".parquet" else _read_lines(path)
     except (OSError, ValueError, csv.Error) as error:
+        if getattr(error, "errno", None):
+            raise  # of the disk; Arrow's errors of a file have no number
         kinds = ", ".join(ENDINGS)
         raise config.ConfigError(f"{path} is no file in UTF-8 of {kinds}: {error}") from error
     for place, row in enumerate(table, start=1):

@@ -18,6 +18,7 @@ import data
 import model
 from support import common, hub
 
+FAULTY = "/proc/self/mem"  # its first bytes cannot be read
 ROWS = [(f'He said "good, {word}"\nand left.', "yes") for word in ("one", "two", "three", "four")]
 ROWS += [(f"Nothing of {word}", "no") for word in ("five", "six", "seven", "eight")]
 
@@ -98,6 +99,16 @@ def test_edited_file_is_read_anew(tmp_path: Path) -> None:
     os.utime(source, (1, 1))  # edited, and as long as before
     places.add(data.prepared_path(cfg))
     assert len(places) == len(changes) + 2, "what was prepared otherwise is read"
+
+
+def test_other_program_prepares_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this program prepared before an edit, or with another library, does not count."""
+    cfg = settings(tmp_path, source=write(tmp_path / "texts.jsonl", ROWS))
+    places = [data.prepared_path(cfg)]
+    monkeypatch.setattr(data, "version", lambda _: "0")
+    places.append(data.prepared_path(cfg))
+    monkeypatch.setattr(Path, "read_bytes", lambda _: b"edited")
+    assert len({*places, data.prepared_path(cfg)}) == 3, "what was prepared otherwise is read"
 
 
 def test_validation_teaches_the_tokenizer_nothing(tmp_path: Path) -> None:
@@ -326,6 +337,14 @@ def test_network_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     cache.rename(tmp_path / "elsewhere")
     with pytest.raises(config.ConfigError, match="the pretrained network is gone"):
         data.open_splits(cfg)
+
+
+@pytest.mark.parametrize("name", ["texts.csv", "texts.jsonl"])
+def test_fault_of_the_disk_is_no_damaged_file(name: str, tmp_path: Path) -> None:
+    """Such an error is raised as an error, after which launchers start the run again."""
+    (tmp_path / name).symlink_to(FAULTY)
+    with pytest.raises(OSError, match="Input/output error"):
+        data.read_table(tmp_path / name, ["text"])
 
 
 def test_texts_that_do_not_fit_are_refused(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ KIND = "CSV, JSON lines or Parquet files"
 def read(files: Sequence[Path], run: trained.Trained) -> tuple[data.Texts, Any]:
     """The texts as the model takes them, and the rows of the files."""
     cfg = run.cfg.data
+    if absent := [path for path in files if not path.is_file()]:
+        raise config.ConfigError(f"{absent[0]}: there is no such file")
     rows = [row for path in files for row in data.read_table(path, [cfg.text])]
     if not rows:
         raise config.ConfigError(f"{', '.join(map(str, files))}: there are no rows")

@@ -5,6 +5,7 @@ import json
 import math
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ UNIT = "samples"  # of the throughput
 IGNORE = -100  # the target of an image that does not count: padding
 FEW = 10  # up to so many classes are named to the user
 FILES, ABOUT, PICTURES = "files.pt", "about.json", "images"  # what is prepared
+PROGRAM = ("data.py", "images.py", "shards.py")  # what prepares
 WEIGHTS = ["*.json", "*.safetensors"]  # what is fetched of a pretrained network
 NARROWEST = 3 / 4  # width by height of a random part; the widest is the other way round
 BICUBIC = 3  # Pillow's number of it
@@ -185,13 +187,15 @@ def fetch_network(cfg: config.Data) -> None:
 
 
 def prepared_path(cfg: config.Data) -> Path:
-    """The place of the list; other files in the folders, or other settings, have another place."""
+    """The place of the list; other files, other settings or another program have another place."""
     source = Path(cfg.source)
     places = [] if cfg.source == "digits" else shards.files(source) or images.folders(source)
     network = sorted(Path(cfg.pretrained).glob("*.*")) if cfg.pretrained else []
     versions = [(str(path), path.stat().st_mtime_ns) for path in [*places, *network]]
     split = (cfg.source, cfg.label, cfg.validation, cfg.split_seed, cfg.image_size, cfg.pretrained)
-    digest = hashlib.sha256(repr((split, versions)).encode()).hexdigest()[:8]
+    program = [Path(__file__).with_name(name).read_bytes() for name in PROGRAM]
+    key = repr((split, versions, program, version("pillow"), version("pyarrow")))
+    digest = hashlib.sha256(key.encode()).hexdigest()[:8]
     return Path(cfg.folder) / f"{Path(cfg.source).stem}-{digest}"
 
 

@@ -28,6 +28,7 @@ import steps
 from engine import distributed, loading
 from support import common, hub, processes, reference
 
+FAULTY = "/proc/self/mem"  # its first bytes cannot be read
 COLOURS = {"blue": (0, 0, 255), "green": (0, 255, 0), "red": (255, 0, 0)}
 SAMPLES = 53  # of an epoch: four optimizer steps of 12, and one of 5
 PLAIN = data.Augment(crop=0.0, flip=False, jitter=0.0)
@@ -111,6 +112,13 @@ def test_each_class_is_learnt(tmp_path: Path) -> None:
     assert seen.unique().tolist() == [0, 1, 2, 3]
 
 
+def test_fault_of_the_disk_is_no_damaged_image(tmp_path: Path) -> None:
+    """Such an error is raised as an error, after which launchers start the run again."""
+    (tmp_path / "0.png").symlink_to(FAULTY)
+    with pytest.raises(OSError, match="Input/output error"):
+        images.decode(tmp_path, images.Place("0.png", 0), "RGB", 16)
+
+
 def test_too_few_images_to_hold_any_out(tmp_path: Path) -> None:
     """One of each class is for training."""
     draw(tmp_path / "images", 1)
@@ -139,6 +147,17 @@ def test_other_settings_are_prepared_anew(tmp_path: Path) -> None:
     changes += [{"source": str(tmp_path)}, {"pretrained": "some/network"}, {"label": "other"}]
     places = {data.prepared_path(settings(tmp_path, **change)) for change in changes}
     assert len(places) == len(changes), "a setting has changed, and the old preparation is read"
+
+
+def test_other_program_prepares_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this program prepared before an edit, or with another library, does not count."""
+    draw(tmp_path / "images", 2)
+    cfg = settings(tmp_path)
+    places = [data.prepared_path(cfg)]
+    monkeypatch.setattr(data, "version", lambda _: "0")
+    places.append(data.prepared_path(cfg))
+    monkeypatch.setattr(Path, "read_bytes", lambda _: b"edited")
+    assert len({*places, data.prepared_path(cfg)}) == 3, "what was prepared otherwise is read"
 
 
 def turned(folder: Path, followlinks: bool) -> Iterator[tuple[str, list[str], list[str]]]:
