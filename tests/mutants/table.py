@@ -1077,7 +1077,7 @@ MUTATIONS = [
     Mutation("L3", "no requeue is asked for", "slurm", "launch/slurm_direct.sbatch",
         "#SBATCH --requeue\n", ""),
     Mutation("L3", "the ranks are not told", "slurm", "launch/node.sh",
-        "trap pass_on USR1\n", "",
+        "trap pass_on USR1 USR2\n", "",
         check="which signals a scheduler sends is not in this file"),
     Mutation("L3", "ranks are killed on one machine", "mlp", "launch/local.sh",
         'kill -TERM "$child"', 'kill -KILL "$child"', check=OTHERS),

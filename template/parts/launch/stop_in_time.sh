@@ -6,7 +6,8 @@
     wait "$!" && kill -USR1 $$
 } &
 timer=$!
-trap 'told=1; kill -USR1 "$child" 2>/dev/null || true' USR1
-# TERM comes from the scheduler: somebody cancels the job, or the time is over. Ranks save, and the job does not come back.
+trap 'told=1; kill -USR1 "$child" 2>/dev/null || true' USR1 USR2
+# INT and TERM come from the scheduler, and come again: somebody cancels the job, or the time is over. Ranks save, and the job
+# does not come back unless it was told to stop before.
 cancelled=0
-trap 'cancelled=$((told == 0)); told=1; kill -USR1 "$child" 2>/dev/null || true' TERM
+trap '((told == 1)) || cancelled=1; told=1; kill -USR1 "$child" 2>/dev/null || true' INT TERM
