@@ -18,7 +18,10 @@ from tests.clusters import variants
 
 DATA = Path(checking.__file__).with_name("data")
 # Read by others than NCCL, torch or libfabric, with who reads them.
-OTHERS = {"NCCL_LIB_DIR"}  # nccl-env-profile.sh of Google's image
+OTHERS = {
+    "NCCL_LIB_DIR",  # nccl-env-profile.sh of Google's image
+    "PYTORCH_MIOPEN_SUGGEST_NHWC",  # torch that is built for ROCm
+}
 SHELL = {".sh", ".sbatch"}
 
 
@@ -181,11 +184,40 @@ def test_gpus_reach_containers(
     for name in ("trainjob.yaml", "pytorchjob.yaml", "jobset.yaml"):
         assert f'{pod}: "2"' in (folder / "kubernetes" / name).read_text(), name
     assert ("rocm" in (folder / "Dockerfile").read_text()) == (vendor == "amd")
-    script = "PATH= && . launch/env.sh && network_env && echo $MIOPEN_USER_DB_PATH"
+    script = "PATH= && . launch/env.sh && network_env && "
+    script += "echo ${MIOPEN_USER_DB_PATH:+kept}${PYTORCH_MIOPEN_SUGGEST_NHWC:-}"
     said = subprocess.run(
         ["/bin/bash", "-c", script], cwd=folder.parent, capture_output=True, text=True, check=True
     )
-    assert bool(said.stdout.strip()) == (vendor == "amd")
+    assert said.stdout.strip() == ("kept1" if vendor == "amd" else "")
+
+
+@pytest.mark.parametrize(
+    ("image", "line"),
+    [
+        ("", 'image="$PWD"/my-project.sqsh'),
+        ("images/a.sqsh", 'image="$PWD"/images/a.sqsh'),
+        ("~/a.sqsh", "image=~/a.sqsh"),
+        ("./a.sqsh", "image=./a.sqsh"),
+        ("nvcr.io#nvidia/pytorch:25.01-py3", "image=nvcr.io#nvidia/pytorch:25.01-py3"),
+    ],
+)
+def test_pyxis_takes_files_for_files(image: str, line: str, project: Callable[..., Path]) -> None:
+    """A name without a slash or a dot before it would be looked for in a registry."""
+    given = {"container_image": image} if image else {}
+    folder = project(clusters=["slurm"], container="pyxis", **given) / "launch"
+    for name in ("slurm.sbatch", "slurm_direct.sbatch"):
+        assert f"\n{line}\n" in (folder / name).read_text()
+
+
+@pytest.mark.parametrize(("container", "asks"), [("pyxis", True), ("apptainer", False)])
+def test_image_asks_enroot_for_gpus(
+    container: str, asks: bool, project: Callable[..., Path]
+) -> None:
+    """Without these variables of the image enroot's hook shows no GPU."""
+    folder = project(clusters=["slurm"], container=container, gpus_per_node=2)
+    found = "\nENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility\n"
+    assert (found in (folder / "launch" / "Dockerfile").read_text()) == asks
 
 
 @pytest.mark.parametrize(

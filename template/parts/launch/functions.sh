@@ -25,6 +25,8 @@ network_env() {
     # MIOpen keeps what it compiles and finds in databases with locks, which shared file systems often lack: on the node.
     export MIOPEN_USER_DB_PATH=${MIOPEN_USER_DB_PATH:-/tmp/miopen-$UID}
     export MIOPEN_CUSTOM_CACHE_DIR=${MIOPEN_CUSTOM_CACHE_DIR:-$MIOPEN_USER_DB_PATH}
+    # Or PyTorch turns images whose channels come last around before each convolution, and back.
+    export PYTORCH_MIOPEN_SUGGEST_NHWC=${PYTORCH_MIOPEN_SUGGEST_NHWC:-1}
 # {% endif %}
 }
 

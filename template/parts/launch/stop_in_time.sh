@@ -7,12 +7,13 @@ alarm() {
 }
 {
     trap 'kill "$!"; exit' TERM
-    alarm "$((limit - save))" USR1 && alarm "$((save * 9 / 10))" USR2
+    alarm "$((limit - save))" USR1 && alarm "$((save * 9 / 10))" ALRM
 } &
 timer=$!
-trap 'told=1; kill -USR1 "$child" 2>/dev/null || true' USR1
+trap 'told=1; kill -USR1 "$child" 2>/dev/null || true' USR1 USR2
 # Ranks that hang do not save: they are ended in time, or the scheduler would end the job for good.
-trap 'told=1; echo "the time limit comes: what still runs is ended" >&2; kill -KILL "$child" 2>/dev/null || true' USR2
-# TERM comes from the scheduler: somebody cancels the job, or the time is over. Ranks save, and the job does not come back.
+trap 'told=1; echo "the time limit comes: what still runs is ended" >&2; kill -KILL "$child" 2>/dev/null || true' ALRM
+# INT and TERM come from the scheduler, and come again: somebody cancels the job, or the time is over. Ranks save, and the job
+# does not come back unless it was told to stop before.
 cancelled=0
-trap 'cancelled=$((told == 0)); told=1; kill -USR1 "$child" 2>/dev/null || true' TERM
+trap '((told == 1)) || cancelled=1; told=1; kill -USR1 "$child" 2>/dev/null || true' INT TERM

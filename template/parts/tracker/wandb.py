@@ -3,9 +3,10 @@
 import dataclasses
 import uuid
 from pathlib import Path
+from typing import Any, Literal
 
 import wandb
-from wandb.errors import AuthenticationError, UsageError
+from wandb.errors import AuthenticationError, CommError, Error, UsageError
 
 import config
 
@@ -18,27 +19,48 @@ class Tracker:
     def __init__(self, cfg: config.Config, folder: Path, step: int) -> None:
         values, run_id = dataclasses.asdict(cfg), _run_id(folder, step)
         try:
-            self.run = wandb.init(
-                project=PROJECT,
-                name=folder.name,
-                id=run_id,
-                resume="allow",
-                dir=folder,
-                config=values,
-            )
+            self.run = _begin(folder, run_id, values)
         except (AuthenticationError, UsageError) as error:
             raise config.ConfigError(
                 f"Weights & Biases: {error}: `wandb login` or WANDB_API_KEY gives a key; "
                 "WANDB_MODE=offline and log.track=false need none"
             ) from error
+        except CommError as error:  # the training does not need the server
+            print(f"warning: Weights & Biases does not answer: {error}", flush=True)
+            self.run = _begin(folder, run_id, values, "offline")
+            print(f"to send this start's record later: wandb sync {self.run.dir}/..", flush=True)
 
     def log(self, step: int, row: dict[str, float]) -> None:
         """Record the values of a step. Steps that the run has already are passed over by W&B."""
-        self.run.log(row, step=step)
+        try:
+            self.run.log(row, step=step)
+        except (Error, OSError) as error:  # metrics.jsonl has all, and the training goes on
+            print(f"warning: W&B has not recorded step {step}: {error}", flush=True)
 
     def finish(self) -> None:
-        """Send what is still in memory."""
-        self.run.finish()
+        """Send what is still in memory, within the time that `_begin` has set."""
+        try:
+            self.run.finish()
+        except (Error, OSError) as error:
+            print(f"warning: W&B has not recorded all: {error}", flush=True)
+
+
+def _begin(
+    folder: Path,
+    run_id: str,
+    values: dict[str, Any],
+    mode: Literal["offline"] | None = None,  # None: as WANDB_MODE says
+) -> wandb.Run:
+    return wandb.init(
+        project=PROJECT,
+        name=folder.name,
+        id=run_id,
+        resume="allow",
+        dir=folder,
+        config=values,
+        mode=mode,
+        settings=wandb.Settings(init_timeout=60, finish_timeout=60),
+    )
 
 
 def _run_id(folder: Path, step: int) -> str:
