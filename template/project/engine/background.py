@@ -77,7 +77,7 @@ class Writer:
     def check(self, process: distributed.Process) -> None:
         """Tell a failure as soon as all ranks know of it; one more in a row ends the run.
 
-        Waits for no write. Raises ConfigError on all ranks; at once where the disk is not to blame.
+        Waits for no write. Raises the error on all ranks; at once where the disk is not to blame.
         """
         failed = self.helper is not None and self.work.done() and self.work.exception() is not None
         if distributed.max_over_ranks(float(failed), process.device):
@@ -88,7 +88,7 @@ class Writer:
         distributed.on_main(process, self.settle)
 
     def finish(self, process: distributed.Process) -> None:
-        """Wait for the last checkpoint of all; raises ConfigError on all ranks where it failed."""
+        """Wait for the last checkpoint of all; raises its error on all ranks where it failed."""
 
         def task() -> None:
             self.failed = True  # there is no later save that could make up for this one

@@ -81,7 +81,7 @@ class Writer(FileSystemWriter):
                 answers = [own, *(on_main(_as_main(process, n), str) for n in others)]
                 for error, digests in map(json.loads, answers):
                     if error:
-                        raise config.ConfigError(error)
+                        raise RuntimeError(error)
                     self.digests |= digests
 
         own = on_main(_as_main(process, process.rank), write)
@@ -132,7 +132,7 @@ def write(
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Write the shares of all ranks. Returns the rest, and on rank 0 the digest of each file.
 
-    Every rank must call it; raises ConfigError on all ranks where one cannot write.
+    Every rank must call it; raises RuntimeError on all ranks where one cannot write.
     """
     shared: dict[str, Tensor] = {}
 
@@ -144,7 +144,7 @@ def write(
 
     rest = mapped(content, put_aside)
     writer = Writer(folder, process)
-    _attempt(folder, lambda: save(shared, storage_writer=writer))
+    _attempt(folder, lambda: save(shared, storage_writer=writer), RuntimeError)
     return rest, writer.digests
 
 
@@ -199,13 +199,19 @@ def mapped(values: Any, change: Callable[[str, Tensor], Tensor], name: str = "")
     return values
 
 
-def _attempt(path: Path, task: Callable[[], object]) -> None:
-    """Do what all ranks do together; raises the first failure of any rank as ConfigError."""
+def _attempt(
+    path: Path, task: Callable[[], object], kind: type[Exception] = config.ConfigError
+) -> None:
+    """Do what all ranks do together; raises the first failure of any rank, as of a kind.
+
+    A file that cannot be read at the moment is no mistake: the next start may read the file.
+    """
     try:
         task()
     except CheckpointException as error:
         reason, _ = next(iter(error.failures.values()))
-        raise config.ConfigError(f"{path}: {reason}") from error
+        kind = OSError if isinstance(reason, OSError) else kind
+        raise kind(f"{path}: {reason}") from error
 
 
 def rename(partial: Path, path: Path) -> None:

@@ -24,10 +24,7 @@ Name = Annotated[str, "a plain folder name", lambda name: Path(name).name == nam
 
 
 class ConfigError(Exception):
-    """A mistake of the user's, told in one sentence that says what to do.
-
-    All ranks meet the mistake alike, and rank 0 tells it.
-    """
+    """A mistake of the user's, which all ranks meet: rank 0 says in one sentence what to do."""
 
 
 class RankError(ConfigError):

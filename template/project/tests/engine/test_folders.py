@@ -131,7 +131,9 @@ def test_failed_share_keeps_what_is_there(tmp_path: Path) -> None:
     world = processes.World(RANKS, train_on_a_full_disk, [f"run.folder={tmp_path}", *SETTINGS])
     assert world.end() == [1] * RANKS
     for rank in range(RANKS):
-        assert "rank 1 cannot write: [Errno 27] File too large" in world.answer(rank)["error"]
+        *_, told = world.answer(rank)["error"].splitlines()
+        assert told.startswith("RuntimeError: "), "a mistake of the user's, which ends the job"
+        assert "rank 1 cannot write: [Errno 27] File too large" in told
     found = checkpoint.found(tmp_path / "run" / checkpoint.FOLDER)
     assert [checkpoint.problem(path) for path in found] == [""] * 3
 
