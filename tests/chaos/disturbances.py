@@ -155,7 +155,7 @@ def fill_disk(lab: Lab, folder: Path, chance: random.Random) -> bool:
     """No space is left in the middle of a save; for the resume there is."""
     with file_system(folder, f"size={chance.randrange(60, 300)}k"):
         codes = lab.start(folder).wait(END)
-        assert 2 in codes, codes  # told in one line
+        assert 1 in codes, codes  # a failure: the next start may find space
         assert "No space left" in (lab.project / "output.txt").read_text()
     return True
 

@@ -225,7 +225,7 @@ MUTATIONS = [
     Mutation("D14", "rank 0 works, and gives no sign of life to those that wait", "mlp",
         "engine/distributed.py",
         "            while wait([work], 1).not_done:\n"
-        '                process.store.add(f"{answer} goes on", 1)\n', "",
+        '                store.add(f"{answer} goes on", 1)\n', "",
         check="how long a task takes is not in the source"),
     # --- data ---
     Mutation("D14", "one rank of a node prepares, the others are in the process group already",

@@ -228,7 +228,7 @@ def fail_to_write(folder: Path) -> list[str]:
             try:
                 (writer.finish if last else writer.wait)(training.process)
                 raised.append("nothing")
-            except config.ConfigError as found:
+            except (config.ConfigError, RuntimeError) as found:
                 raised.append(str(found))
     return raised
 
