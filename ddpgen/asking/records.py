@@ -63,7 +63,20 @@ def column_of_conversations(records: list[dict[str, Any]]) -> str:
 
 def _is_chat(value: object) -> bool:
     turns = value if isinstance(value, list) else []
-    return bool(turns) and all(isinstance(turn, dict) and is_turn(turn) for turn in turns)
+    return bool(turns) and all(isinstance(turn, dict) and _is_said(turn) for turn in turns)
+
+
+def _is_said(turn: dict[str, Any]) -> bool:
+    """Whether a turn has words, perhaps in parts, or calls of tools."""
+    content = turn.get("content", turn.get("value"))
+    parts = content if isinstance(content, list) else []
+    words = isinstance(content, str) or (parts and all(map(_is_text, parts)))
+    calls = not content and turn.get("tool_calls")
+    return bool((words and is_turn(turn)) or (calls and "role" in turn))
+
+
+def _is_text(part: object) -> bool:
+    return isinstance(part, dict) and part.get("type") == "text"
 
 
 def is_turn(names: Collection[str]) -> bool:

@@ -255,14 +255,29 @@ def _checked(content: Any, place: str) -> list[dict[str, Any]] | str:
 
 def _named(turn: Any) -> Any:
     """A turn by the names of chat templates, where its own are from and value."""
-    if not isinstance(turn, dict) or not {"from", "value"} <= turn.keys() - {"role"}:
+    if not isinstance(turn, dict):
         return turn
+    if not {"from", "value"} <= turn.keys() - {"role"}:
+        return {**turn, "content": _joined(turn.get("content"))}
     speaker = turn["from"]
     return {"role": SPEAKERS.get(speaker, speaker), "content": turn["value"]}
 
 
 def _is_turn(turn: dict[str, Any]) -> bool:
-    return isinstance(turn.get("role"), str) and isinstance(turn.get("content"), str)
+    calls = not turn.get("content") and bool(turn.get("tool_calls"))
+    said = calls or isinstance(turn.get("content"), str)
+    return isinstance(turn.get("role"), str) and said
+
+
+def _joined(parts: Any) -> Any:
+    """A text that is written in parts, where all of them are texts."""
+    if not (isinstance(parts, list) and parts and all(map(_is_text, parts))):
+        return parts
+    return "".join(part["text"] for part in parts)
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "text" and isinstance(part["text"], str)
 
 
 def _read(path: Path) -> str:
@@ -332,11 +347,24 @@ def train_tokenizer(cfg: config.Data, records: list[Record]) -> Any:
     if cfg.vocabulary < 256 + len(special):
         raise config.ConfigError(f"data.vocabulary = {cfg.vocabulary} must be at least 259")
     contents = (record.content for record in records)
-    texts = (c if isinstance(c, str) else "\n".join(t["content"] for t in c) for c in contents)
+    texts = (c if isinstance(c, str) else "\n".join(map(_words_said, c)) for c in contents)
     pairs = tokenizers.ByteLevelBPETokenizer()
     pairs.train_from_iterator(texts, cfg.vocabulary, show_progress=False, special_tokens=special)
     options = {"pad_token": special[0], "eos_token": special[2], "chat_template": CHAT}
     return transformers.PreTrainedTokenizerFast(tokenizer_object=pairs._tokenizer, **options)
+
+
+def _words_said(turn: dict[str, Any]) -> str:
+    words: str = turn.get("content", "")
+    return words
+
+
+def ends_of_answers(tokenizer: Any) -> list[int]:
+    """The token with which the chat template ends an answer; none where it has none such."""
+    turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}]
+    behind = tokenizer.apply_chat_template(turns, tokenize=False).rpartition("!")[2]
+    found = tokenizer(behind.lstrip(), add_special_tokens=False)["input_ids"][:1]
+    return [token for token in found if token in tokenizer.added_tokens_decoder]
 
 
 def encode(records: list[Record], tokenizer: Any) -> list[Document]:
@@ -366,9 +394,13 @@ def _answers(chats: list[Rendered], tokenizer: Any) -> Iterator[Document]:
     options = {"add_special_tokens": False, "return_offsets_mapping": True}  # the template has them
     encoded = tokenizer([chat.text for chat in chats], **options)
     every = zip(chats, encoded["input_ids"], encoded["offset_mapping"], strict=True)
+    # Where the template has no token for it, the one that ends texts ends the last answer.
+    last = tokenizer.eos_token_id
+    missing = [] if last is None or ends_of_answers(tokenizer) else [last]
     for chat, ids, offsets in every:
         counts = [any(begin <= at < end for begin, end in chat.answers) for at, _ in offsets]
-        yield Document(ids, counts)
+        end = missing if counts[-1] and ids[-1] != last else []
+        yield Document([*ids, *end], [*counts, *(True for _ in end)])
 
 
 def render(record: Record, tokenizer: Any) -> list[Rendered]:
@@ -380,6 +412,11 @@ def render(record: Record, tokenizer: Any) -> list[Rendered]:
     import jinja2
 
     turns: Any = record.content
+    if any("tool_calls" in turn for turn in turns) and "tool_calls" not in tokenizer.chat_template:
+        raise config.ConfigError(
+            f"{record.place} has tool_calls, which the chat template does not write: name a file "
+            "with another, data.template"
+        )
     write = partial(tokenizer.apply_chat_template, tokenize=False)
     try:
         whole = write(turns)

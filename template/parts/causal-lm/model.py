@@ -3,6 +3,9 @@
 # {% if activation_checkpointing %}
 import functools
 # {% endif %}
+# {% if lora and checkpoint %}
+import hashlib
+# {% endif %}
 import inspect
 # {% if lora %}
 import warnings
@@ -31,10 +34,19 @@ import data
 BLOCK = GradientCheckpointingLayer  # modules whose weights are gathered, used and freed together
 
 # {% endif %}
+# {% if lora and checkpoint %}
+BASE = "base"  # the name, among what a checkpoint holds, of the mark of the weights that stay
+PROBES = 64  # values of a weight that enter into the mark
+
+# {% endif %}
 
 class LanguageModel(nn.Module):
     """Tokens and their positions [B, length] int64 to logits [B, length, vocabulary]."""
 
+    # {% if lora and checkpoint %}
+    base: Tensor  # a mark of the weights that stay as they are
+
+    # {% endif %}
     def __init__(self, inner: nn.Module, settings: transformers.PreTrainedConfig) -> None:
         super().__init__()
         self.inner, self.settings = inner, settings
@@ -82,6 +94,9 @@ def build(cfg: config.Model, shape: data.Shape) -> nn.Module:
     # {% if lora %}
     # peft asks by a name that transformers gives up.
     warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+    # {% if checkpoint %}
+    base = mark(inner if shape.weights else nn.Module())  # what was drawn follows from the seed
+    # {% endif %}
     adapter = peft.LoraConfig(
         r=cfg.lora_rank,
         lora_alpha=cfg.lora_alpha,
@@ -89,7 +104,13 @@ def build(cfg: config.Model, shape: data.Shape) -> nn.Module:
         target_modules="all-linear",  # but for the output
         task_type="CAUSAL_LM",
     )
+    # {% if checkpoint %}
+    network = LanguageModel(peft.get_peft_model(inner, adapter), inner.config)
+    network.base = base
+    return network.train()
+    # {% else %}
     return LanguageModel(peft.get_peft_model(inner, adapter), inner.config).train()
+    # {% endif %}
     # {% else %}
     return LanguageModel(inner, inner.config).train()  # pretrained networks come as for evaluation
     # {% endif %}
@@ -144,17 +165,35 @@ def recompute(inner: nn.Module) -> None:
 
 # {% endif %}
 # {% if lora and checkpoint %}
+def mark(inner: nn.Module) -> Tensor:
+    """A mark [32] uint8 of all weights, by some values of each: other networks have another."""
+    digest = hashlib.sha256()
+    for name, weight in inner.state_dict().items():
+        values = weight.flatten()[:: max(1, weight.numel() // PROBES)].tolist()
+        digest.update(repr((name, weight.shape, values)).encode())
+    return torch.tensor([*digest.digest()], dtype=torch.uint8)
+
+
 def kept(network: nn.Module) -> dict[str, Tensor]:
-    """The weights that a checkpoint holds: those that are trained, and no pretrained ones."""
+    """What a checkpoint holds: the weights that are trained, and the mark of those that stay."""
+    assert isinstance(network, LanguageModel)
     trained = {name for name, weight in network.named_parameters() if weight.requires_grad}
-    return {name: weight for name, weight in network.state_dict().items() if name in trained}
+    weights = {name: weight for name, weight in network.state_dict().items() if name in trained}
+    return {BASE: network.base, **weights}
 
 
 def take_over(network: nn.Module, weights: dict[str, Tensor]) -> None:
     """Load what `kept` gave. Raises RuntimeError where they are those of another network."""
-    found = network.load_state_dict(weights, strict=False)
-    if found.unexpected_keys or weights.keys() != kept(network).keys():
-        raise RuntimeError(f"{len(weights)} weights are not those that are trained here")
+    own = kept(network)
+    given = {BASE: own[BASE], **weights}  # earlier checkpoints have no mark
+    if not given[BASE].cpu().equal(own[BASE]):
+        raise RuntimeError(
+            "the weights are additions to another pretrained network than that of data.pretrained"
+        )
+    trained = {name: weight for name, weight in given.items() if name != BASE}
+    found = network.load_state_dict(trained, strict=False)
+    if found.unexpected_keys or given.keys() != own.keys():
+        raise RuntimeError(f"{len(trained)} weights are not those that are trained here")
 
 
 # {% endif %}

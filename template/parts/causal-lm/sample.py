@@ -10,6 +10,7 @@ import transformers
 from torch import Tensor
 
 import config
+import documents
 from engine import distributed, loading
 from tools import trained
 
@@ -58,6 +59,8 @@ def write(run: trained.Trained, tokens: Tensor, tokenizer: Any, wanted: argparse
     inner: Any = run.network.inner
     known = inner.generation_config.eos_token_id  # a chat model may have several
     ends = {tokenizer.eos_token_id, *(known if isinstance(known, list) else [known])} - {None}
+    if run.shape.chat:  # a network that was pretrained on texts ends them otherwise
+        ends.update(documents.ends_of_answers(tokenizer))
     heat = {"temperature": wanted.temperature, "top_p": wanted.top_p, "top_k": 0}
     inner.generate(
         tokens.to(run.device),

@@ -108,6 +108,45 @@ def test_template_alone_says_how_a_conversation_begins(tmp_path: Path) -> None:
     assert found.tokens[0] == tokenizer("<|im_start|>")["input_ids"][1], "begins twice"
 
 
+def test_text_in_parts_is_a_text(tmp_path: Path) -> None:
+    """As OpenAI and Hugging Face write turns; pictures are refused."""
+    parts = [{"type": "text", "text": "At "}, {"type": "text", "text": "home."}]
+    source = Path(write(tmp_path / "chats.jsonl", [[PAIR[0], {**PAIR[1], "content": parts}]]))
+    (found,) = documents.read_file(source, "messages")
+    assert found.content == PAIR
+    picture = [{"type": "image_url", "image_url": {"url": "x"}}]
+    write(source, [[{**PAIR[0], "content": picture}, PAIR[1]]])
+    with pytest.raises(config.ConfigError, match="record 1 is neither a text nor a list"):
+        [*documents.read_file(source, "messages")]
+
+
+def test_calls_of_tools_are_written_by_the_template(tmp_path: Path) -> None:
+    """Where the template has none, they would be lost in silence."""
+    call = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "find"}}]}
+    write(tmp_path / "chats.jsonl", [[PAIR[0], call, {"role": "tool", "content": "?"}, PAIR[1]]])
+    (record,) = documents.read_file(tmp_path / "chats.jsonl", "messages")
+    tokenizer = documents.train_tokenizer(settings(tmp_path), [record])
+    with pytest.raises(config.ConfigError, match="has tool_calls, which the chat template"):
+        documents.encode([record], tokenizer)
+    said = "(message.content or message.tool_calls[0].function.name)"
+    tokenizer.chat_template = documents.CHAT.replace("message.content", said)
+    (found,) = documents.encode([record], tokenizer)
+    assert "find<|im_end|>" in tokenizer.decode(found.tokens)
+
+
+def test_end_of_an_answer_is_learnt(tmp_path: Path) -> None:
+    """The template's token for it, or the one that ends texts where the template has none."""
+    record = documents.Record("", PAIR)
+    tokenizer = documents.train_tokenizer(settings(tmp_path), [record])
+    assert documents.ends_of_answers(tokenizer) == [tokenizer.convert_tokens_to_ids("<|im_end|>")]
+    unmarked = documents.CHAT.replace("<|im_end|>", "").replace("<|im_start|>", "")
+    tokenizer.chat_template = unmarked
+    assert documents.ends_of_answers(tokenizer) == []
+    (found,) = documents.encode([record], tokenizer)
+    assert found.tokens[-1] == tokenizer.eos_token_id
+    assert found.counts[-1]
+
+
 def test_texts_are_learnt_whole(tmp_path: Path) -> None:
     """Long ones in several rows, in which each token is a target once, and the end of the text."""
     texts = [f"{n}: " + "the cat sleeps, and nobody knows why. " * n for n in range(1, 9)]
@@ -520,4 +559,20 @@ def test_only_additions_are_trained(tmp_path: Path) -> None:
     plain = transformers.AutoModelForCausalLM.from_pretrained(shape.weights, dtype="float32")
     ids = torch.arange(20).view(1, -1)
     assert_close(network(ids, ids), plain(ids).logits)
+    # {% if checkpoint %}
+
+
+def test_additions_belong_to_their_network(tmp_path: Path) -> None:
+    """On another one they would say nothing, and nobody would notice."""
+    cfg = common.settings(tmp_path).model
+    networks = []
+    for seed in range(2):
+        torch.manual_seed(seed)
+        save_pretrained(tmp_path / str(seed))
+        networks.append(model.build(cfg, replace(SHAPE, weights=str(tmp_path / str(seed)))))
+    weights = model.kept(networks[0])
+    model.take_over(model.build(cfg, replace(SHAPE, weights=str(tmp_path / "0"))), weights)
+    with pytest.raises(RuntimeError, match="additions to another pretrained network"):
+        model.take_over(networks[1], weights)
+    # {% endif %}
 # {% endif %}

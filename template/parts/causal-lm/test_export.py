@@ -29,8 +29,9 @@ def save(run: Path, *overrides: str) -> tuple[data.Splits, Any]:
     # {% if lora %}
     loading.seed_all("weights", cfg.run.seed)
     network = model.build(cfg.model, splits.shape).eval()
-    for weight in model.kept(network).values():
-        torch.nn.init.normal_(weight, std=0.1)
+    for name, weight in model.kept(network).items():
+        if name != model.BASE:
+            torch.nn.init.normal_(weight, std=0.1)
     content = {"model": model.kept(network), "step": 2, "best_step": 2, "config": {}}
     # {% else %}
     network = model.build(cfg.model, splits.shape).eval()
