@@ -28,7 +28,7 @@ MARKED = (
     rf"^\s*[-+]?({_SIGN}?\s?[-+]?{_WITH_COMMAS}\s?{_SIGN}?"
     rf"|{_SIGN}\s?[-+]?\d*\.?\d+|\d*\.?\d+\s?{_SIGN})\s*$"
 )
-# Days and times as people write them: 2019-12-31, 31.12.2019, 12/31/19 10:30, Jan 5, 2020, 10:30.
+# Days and times as people write them: 31.12.2019, 12/31/19 10:30, Jan 5, 2020, 10:30.
 _MONTH = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[.]?"
 _DAY = (
     r"(\d{1,2}[./-]\d{1,2}[./-](\d\d|\d{4})|\d{4}[./-]\d{1,2}[./-]\d{1,2}"

@@ -329,7 +329,7 @@ EDITS = [
     Edit(
         "L3",
         "launch/slurm.sbatch",
-        """trap 'told=1; kill -USR1 "$child" 2>/dev/null || true' USR1\n""",
+        """trap 'told=1; kill -USR1 "$child" 2>/dev/null || true' USR1 INT\n""",
         "",
     ),
     Edit("L3", "launch/slurm.sbatch", "#SBATCH --signal=B:USR1@300\n", ""),

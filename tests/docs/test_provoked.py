@@ -97,7 +97,7 @@ PROVOKED = {
     "loss is NaN": Case(
         f"{TRAIN} optim.lr=1e30 log.every_steps=1 train.max_steps=4",
         f"{TRAIN} optim.lr=1e-4 log.every_steps=1 train.max_steps=4",
-        status=0,
+        status=2,
     ),
     "`passed over": Case(
         f"{TRAIN} run.name=hurt checkpoint.every_steps=1 train.max_steps=2 && "

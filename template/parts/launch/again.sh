@@ -116,9 +116,8 @@ look_back() {
     blamed=$(node_to_blame "$error" "$node")
 # {% endif %}
     {{ "[[ $blamed ]] || " if "slurm" in clusters }}! is_mistake "$error" || return 0
-    [[ $error != "SystemExit: 75 in "* ]] || saved=1
-    if ((saved == 1)); then
-        reason="it was told to stop, and has saved"
+    if [[ $error == "SystemExit: 75 in "* ]]; then
+        saved=1 reason="it was told to stop, and has saved"
         return 0
     elif ((told == 1)); then
         reason="it was told to stop before it could save"

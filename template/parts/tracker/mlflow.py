@@ -17,7 +17,6 @@ from mlflow.entities import Metric
 from mlflow.exceptions import MlflowException
 
 import config
-from engine import report
 
 PROJECT = {{ project_name | tojson }}
 
@@ -25,14 +24,14 @@ PROJECT = {{ project_name | tojson }}
 class Tracker:
     """Rank 0's record of a run; it goes on where a restarted run continues."""
 
-    def __init__(self, cfg: config.Config, folder: Path, step: int) -> None:
+    def __init__(self, cfg: config.Config, folder: Path, step: int, history: Path) -> None:
         self.cfg, self.folder = cfg, folder
         self.id_file = folder / "mlflow_id"  # kept over restarts
         if step == 0:
             self.id_file.unlink(missing_ok=True)
         self.client: mlflow.MlflowClient | None = None
         self.last: dict[str, int] = {}  # the newest step that the record has of each name
-        self.rows = _history(folder / report.HISTORY)  # not in the record yet, or not known to be
+        self.rows = _history(history)  # not in the record yet, or not known to be
         self.news, self.ending = threading.Event(), threading.Event()
         self.news.set()
         self.thread = threading.Thread(target=self._record, daemon=True)
@@ -43,7 +42,7 @@ class Tracker:
         self.rows.append((step, row))
         self.news.set()
 
-    def finish(self) -> None:
+    def close(self) -> None:
         """Have the rest recorded and the run marked as ended, within a minute."""
         self.ending.set()
         self.news.set()

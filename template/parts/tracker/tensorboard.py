@@ -21,6 +21,6 @@ class Tracker:
         for name, value in row.items():
             self.writer.add_scalar(name, value, step)
 
-    def finish(self) -> None:
+    def close(self) -> None:
         """Write what is still in memory."""
         self.writer.close()

@@ -37,7 +37,7 @@ class Tracker:
         except (Error, OSError) as error:  # metrics.jsonl has all, and the training goes on
             print(f"warning: W&B has not recorded step {step}: {error}", flush=True)
 
-    def finish(self) -> None:
+    def close(self) -> None:
         """Send what is still in memory, within the time that `_begin` has set."""
         try:
             self.run.finish()
