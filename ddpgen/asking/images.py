@@ -47,7 +47,7 @@ def in_folders(folder: Path) -> Images | None:
     classes = {p.name for part in parts for p in part.glob("*/") if not p.name.startswith(HIDDEN)}
     images = sum(1 for part in parts for _ in _below(part))
     if images and len(parts) == 1:
-        _refuse_splits(folder, sorted(classes))
+        _refuse_splits(folder, [name for name in sorted(classes) if any(_below(folder / name))])
     if len(classes) < 2 or not images:
         return None
     words = f"{images:,} images in {len(classes):,} classes"

@@ -878,6 +878,8 @@ def test_folders_of_splits_by_other_names_are_no_classes(
     names: tuple[str, str], tmp_path: Path
 ) -> None:
     images(tmp_path, *names)
+    (tmp_path / "annotations").mkdir()  # as beside the images of COCO: no class either
+    (tmp_path / "annotations/instances.json").write_text("{}")
     with pytest.raises(DdpgenError, match="would be classes, and have names of splits") as told:
         look.look(tmp_path)
     assert f"--data {tmp_path}/{names[0]}" in told.value.remedy

@@ -114,11 +114,12 @@ def test_preparation_repeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     changes: list[dict[str, Any]] = [{"validation": 0.3}, {"split_seed": 1}, {"label": "other"}]
     for change in changes:
         assert data.prepared_path(replace(cfg, **change)) != data.prepared_path(cfg)
-    before = data.prepared_path(cfg)
+    paths = [data.prepared_path(cfg)]
     monkeypatch.setattr(data, "version", lambda _: "0")
-    other = data.prepared_path(cfg)
+    paths.append(data.prepared_path(cfg))
     monkeypatch.setattr(Path, "read_bytes", lambda _: b"edited")
-    assert len({before, other, data.prepared_path(cfg)}) == 3, "an older program's data"
+    paths.append(data.prepared_path(cfg))
+    assert len({*paths}) == 3, "an older program's data"
 
 
 def test_images_in_nested_folders(tmp_path: Path) -> None:

@@ -24,9 +24,9 @@ PROJECT = {{ project_name | tojson }}
 class Tracker:
     """Rank 0's record of a run; it goes on where a restarted run continues."""
 
-    def __init__(self, cfg: config.Config, folder: Path, step: int, history: Path) -> None:
-        self.cfg, self.folder = cfg, folder
-        self.id_file = folder / "mlflow_id"  # kept over restarts
+    def __init__(self, cfg: config.Config, history: Path, step: int) -> None:
+        self.cfg, self.folder = cfg, history.parent
+        self.id_file = self.folder / "mlflow_id"  # kept over restarts
         if step == 0:
             self.id_file.unlink(missing_ok=True)
         self.client: mlflow.MlflowClient | None = None
