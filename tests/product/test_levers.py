@@ -35,7 +35,7 @@ ALL: Answers = {
     "sharding": "zero1",
     "compression": True,
     "tools": TOOLS,
-    "watch": ["ranks", "speed"],
+    "watch": ["spikes", "ranks", "speed"],
 }
 BRIEF: Answers = {
     "model": "resnet",
@@ -43,8 +43,8 @@ BRIEF: Answers = {
     "accumulation": True,
     "checkpoint": False,
     "compression": True,
-    "tools": ["preflight", "memory", "profile"],
-    "watch": ["ranks", "speed"],
+    "tools": ["preflight", "memory", "scaling", "profile"],
+    "watch": ["spikes", "ranks", "speed"],
 }
 
 EXACT = ["ddp.bucket_mb=1", "ddp.gradient_as_bucket_view=false"]
