@@ -128,7 +128,7 @@ HELD_OUT = int(torch.randperm(ROWS, generator=torch.Generator().manual_seed(0))[
 BAD = {
     "row 13: column 'size' is 'large'": [*flats()[:12], ["large", 2, "north", 700, "no"]],
     "row 13: column 'rent' is empty": [*flats()[:12], [70, 2, "north", "nan", "no"]],
-    "Row #14: Expected 5 columns, got 2": [*flats()[:12], [70, 2]],
+    "row 13: there are 2 cells for 5 names": [*flats()[:12], [70, 2]],
     "no training row is 'rare'": [
         [*row[:4], "rare" if number == HELD_OUT else row[4]] for number, row in enumerate(flats())
     ],
