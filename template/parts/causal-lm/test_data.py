@@ -371,14 +371,7 @@ def test_edited_file_is_read_anew(tmp_path: Path) -> None:
     assert len(places) == len(changes) + 2, "what was prepared otherwise is read"
 
 
-def test_other_program_prepares_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What this program prepared before an edit, or with another library, does not count."""
-    cfg = settings(tmp_path, source=write(tmp_path / "chats.jsonl", CHATS))
-    places = [data.prepared_path(cfg)]
-    monkeypatch.setattr(data, "version", lambda _: "0")
-    places.append(data.prepared_path(cfg))
-    monkeypatch.setattr(Path, "read_bytes", lambda _: b"edited")
-    assert len({*places, data.prepared_path(cfg)}) == 3, "what was prepared otherwise is read"
+# {% include "parts/prepare/test_programs.py" %}
 
 
 def test_validation_teaches_the_tokenizer_nothing(tmp_path: Path) -> None:

@@ -322,15 +322,7 @@ def test_other_tokenizer_is_prepared_anew(tmp_path: Path) -> None:
     assert len(places) == len(changes), "what was prepared by other settings is read"
 
 
-def test_other_program_prepares_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What this program prepared before an edit, or with another library, does not count."""
-    (tmp_path / "book.txt").write_text("a book", encoding="utf-8")
-    cfg = settings(tmp_path, source=str(tmp_path / "book.txt"))
-    places = [data.prepared_path(cfg)]
-    monkeypatch.setattr(data, "version", lambda _: "0")
-    places.append(data.prepared_path(cfg))
-    monkeypatch.setattr(Path, "read_bytes", lambda _: b"edited")
-    assert len({*places, data.prepared_path(cfg)}) == 3, "what was prepared otherwise is read"
+# {% include "parts/prepare/test_programs.py" %}
 
 
 def test_validation_predicts_each_token_once(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
-def take_apart(trainer: Trainer) -> Measurement:
-    """Time steps in turns, with and without each part."""
-    process = trainer.process
+def take_apart(trainer: Trainer) -> tuple[float, float, prediction.Step]:
+    """A step's time, what of it is waited for others, and the rest: timed in turns."""
     trainer.warm_up()
     rounds = [
         (trainer.seconds(fresh=True), trainer.seconds(), trainer.seconds(alone=True))
@@ -9,21 +8,12 @@ def take_apart(trainer: Trainer) -> Measurement:
     whole, held, alone = (statistics.median(times) for times in zip(*rounds, strict=True))
     waiting_for_data = min(whole, max(0.0, whole - held))
     # A world of one has nobody to wait for: what DDP does there is work of the step.
-    others = process.world_size > 1
+    others = trainer.process.world_size > 1
     waited = min(whole - waiting_for_data, max(0.0, held - alone)) if others else 0.0
     busy = whole - waiting_for_data - waited
     host = without_operation(trainer, busy)
     ready = ready_times(trainer, busy)
-    return Measurement(
-        process.world_size,
-        int(os.environ.get("LOCAL_WORLD_SIZE", 1)),
-        process.device.type,
-        trainer.batches.global_batch,
-        whole,
-        waited,
-        prediction.Step(busy - host, host, waiting_for_data, ready),
-        time_all_reduces(trainer),
-    )
+    return whole, waited, prediction.Step(busy - host, host, waiting_for_data, ready)
 
 
 def without_operation(trainer: Trainer, busy: float) -> float:

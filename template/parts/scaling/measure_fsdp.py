@@ -1,32 +1,23 @@
-def take_apart(trainer: Trainer) -> Measurement:
-    """Time steps with and without loading, and record what a rank does in a few of them."""
-    process = trainer.process
+def take_apart(trainer: Trainer) -> tuple[float, float, prediction.Step]:
+    """A step's time, what of it is waited for others, and the rest: timed, and recorded."""
     trainer.warm_up()
     rounds = [(trainer.seconds(fresh=True), trainer.seconds()) for _ in range(ROUNDS)]
     whole, held = (statistics.median(times) for times in zip(*rounds, strict=True))
     waiting_for_data = min(whole, max(0.0, whole - held))
     host, waited = without_operation(trainer, whole - waiting_for_data)
     busy = whole - waiting_for_data - waited
-    return Measurement(
-        process.world_size,
-        int(os.environ.get("LOCAL_WORLD_SIZE", 1)),
-        process.device.type,
-        trainer.batches.global_batch,
-        whole,
-        waited,
-        prediction.Step(
-            busy - host,
-            host,
-            waiting_for_data,
-            units(trainer, busy),
-            # {% if accumulation %}
-            trainer.batches.accumulation_steps,
-            trainer.cfg.fsdp.reduce_each_micro_batch,
-            # {% endif %}
-            ahead=process.device.type != "cpu",
-        ),
-        time_all_reduces(trainer),
+    alone = prediction.Step(
+        busy - host,
+        host,
+        waiting_for_data,
+        units(trainer, busy),
+        # {% if accumulation %}
+        trainer.batches.accumulation_steps,
+        trainer.cfg.fsdp.reduce_each_micro_batch,
+        # {% endif %}
+        ahead=trainer.process.device.type != "cpu",
     )
+    return whole, waited, alone
 
 
 def without_operation(trainer: Trainer, held: float) -> tuple[float, float]:

@@ -149,15 +149,7 @@ def test_other_settings_are_prepared_anew(tmp_path: Path) -> None:
     assert len(places) == len(changes), "a setting has changed, and the old preparation is read"
 
 
-def test_other_program_prepares_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What this program prepared before an edit, or with another library, does not count."""
-    draw(tmp_path / "images", 2)
-    cfg = settings(tmp_path)
-    places = [data.prepared_path(cfg)]
-    monkeypatch.setattr(data, "version", lambda _: "0")
-    places.append(data.prepared_path(cfg))
-    monkeypatch.setattr(Path, "read_bytes", lambda _: b"edited")
-    assert len({*places, data.prepared_path(cfg)}) == 3, "what was prepared otherwise is read"
+# {% include "parts/prepare/test_programs.py" %}
 
 
 def turned(folder: Path, followlinks: bool) -> Iterator[tuple[str, list[str], list[str]]]:
