@@ -4,24 +4,32 @@ import subprocess
 import sys
 from pathlib import Path
 
-from slowness import REST
+from slowness import MANY, REST, TENTH, reason
 
 TESTS = Path(__file__).resolve().parents[1]
 FILE = "product/test_programs.py"
+PROGRAMS = [f"tests/{MANY[0]}{number}]" for number in range(1000)]
 
 
-def skipped(*options: str) -> str:
-    """What pytest says of two programs, in ranks that stay and in ranks of their own."""
+def test_programs_that_are_left_out_say_why_and_are_counted() -> None:
+    """Of two programs the one in ranks that stay, of which there are thousands."""
     chosen = ["--programs=few", "-k", "mlp and (test_program or exit)", "--setup-only", "-q", "-rs"]
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", FILE, *chosen, *options]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", FILE, *chosen]
+    command += ["--minutes=1e-9"]
     done = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert "SKIPPED [1]" in done.stdout
+    assert "this machine is slow: 1e-09 minutes are over" in done.stdout
 
 
-def test_only_programs_of_thousands_are_left_out_and_counted() -> None:
-    said = skipped("--minutes=1e-9")
-    assert "SKIPPED [1]" in said
-    assert "this machine is slow: 1e-09 minutes are over" in said
-    assert "SKIPPED" not in skipped("--minutes=60")
-    assert "this machine is slow: 0 minutes are over" in skipped(f"--minutes={-REST}")
+def test_each_tenth_of_thousands_runs_all_the_same() -> None:
+    left_out = sum(bool(reason(program, 1e-9)) for program in PROGRAMS)
+    assert 0.8 < left_out / len(PROGRAMS) * TENTH / (TENTH - 1) < 1.2
+
+
+def test_nothing_begins_after_the_rest() -> None:
+    assert all(reason(test, -REST) for test in [*PROGRAMS, "tests/docs/test_pages.py::test_page"])
+
+
+def test_nothing_is_left_out_in_time_or_without_a_limit() -> None:
+    assert not any(reason(program, minutes) for program in PROGRAMS for minutes in (0, 1e9))
