@@ -380,8 +380,11 @@ def test_epochs_differ_and_what_fills_up_does_not_count(tmp_path: Path) -> None:
     first = list(tokens)
     tokens.start(1, 0)
     assert not torch.equal(joined(first), joined(list(tokens))), "each epoch has the same windows"
-    counts = torch.cat([data.counts(batch.targets).all(dim=1) for batch in first])
-    assert counts.tolist() == [True] * 125 + [False] * 3, "what fills up counts"
+    counts = torch.cat([data.counts(batch.targets).sum(dim=1) for batch in first])
+    assert counts.tolist() == [tokens.split.window] * 125 + [0] * 3, "what fills up counts"
+    long = replace(tokens.split, window=len(tokens.split.tokens) - 1, windows=8)
+    (batch,) = data.TokenStream(long, 5, 0, 1, 8)
+    assert data.counts(batch.targets).all(), "a window goes past the last token"
 
 
 def test_output_has_the_tokens_that_there_are(tmp_path: Path, monkeypatch: Any) -> None:

@@ -81,7 +81,7 @@ few_gpus() {
 # Prints the nodes whose devices or disks are to blame for the error $1 of a rank on node $2; none where a program may be.
 node_to_blame() {
 # {% if gpus_per_node %}
-    local device="CUDA|HIP" fault="ECC|[Nn][Vv][Ll]ink|hardware|unknown error|unavailable|not yet initialized|no CUDA-capable"
+    local device="CUDA|HIP" fault="ECC|[Nn][Vv][Ll]ink|hardware|unknown error|unavailable|not yet initialized|no (CUDA|ROCm)-capable"
     [[ ! $1 =~ ($device)" error: ".*($fault) ]] || echo "$2"
     # The rank sees too few GPUs: where the driver does, too, the cause is neither the program nor what it was given.
     if [[ $2 && $1 =~ ^RankError:" local rank "[0-9]+" needs GPU " ]]; then

@@ -9,9 +9,9 @@ if [[ ! -f train.py || ! ${SLURM_JOB_ID:-} ]]; then
     exit 2
 fi
 
-# What the submission has left out, or brought along from another allocation, decides nothing for srun.
+# What the submission has left out, or brought along from another allocation, decides nothing here.
 export SLURM_EXPORT_ENV=ALL
-unset SLURM_GPUS SLURM_GPUS_PER_TASK
+unset SLURM_GPUS SLURM_GPUS_PER_TASK NODE_RANK
 
 # {% if modules %}
 # The shell function `module` reads variables that are not set, and may not come along with the submission.

@@ -104,7 +104,7 @@ class Stage:
         self.edit("launch/env.sh", r"(builtin source|\[\[ -r) .*", "true")  # what an image brings
         path = f"{self.bin}:{os.environ['PATH']}"
         self.variables = {"PATH": path, "HOME": str(folder), **variables}
-        everywhere = dict.fromkeys(("torchrun", "python", "ready", "told"), "")
+        everywhere = dict.fromkeys(("torchrun", "python", "ready", "told", "saved"), "")
         everywhere |= {"apptainer": CONTAINER, "docker": CONTAINER, "nproc": f"echo {CORES}\n"}
         for name, script in {**everywhere, **stand_ins}.items():
             self.stand_in(name, script)
