@@ -1223,7 +1223,7 @@ MUTATIONS = [
     Mutation("L3", "a node grants 30 s for a save", "slurm", "launch/node.sh",
         "second < 300", "second < 30", check="how long a save takes is not in the source"),
     Mutation("L3", "a cancelled job does not wait for its ranks", "slurm", "launch/slurm_nodes.sh",
-        "    wait # whoever", "    : # whoever", check="how long a save takes is not in the source"),
+        "    wait # whoever", "    : # whoever", check="how long a save takes is said nowhere"),
     Mutation("L4", "torchrun is ended after a minute of moments", "slurm", "launch/node.sh",
         "        else\n            left=60\n", "",
         check="how long torchrun waits shows while a run goes on"),
