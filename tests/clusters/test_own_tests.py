@@ -30,8 +30,18 @@ PROJECTS: dict[str, Answers] = {
         "modules": "a/1",
         "checkpoint": False,
     },
-    "amd": {"clusters": ["local", "pbs"], "gpus_per_node": 3, "gpu_vendor": "amd"},
-    "pyxis": {"clusters": ["slurm"], "container": "pyxis", "network": "fastrak"},
+    "amd": {
+        "clusters": ["local", "pbs"],
+        "gpus_per_node": 3,
+        "gpu_vendor": "amd",
+        "time_limit": "00:07:00",
+    },
+    "pyxis": {
+        "clusters": ["slurm"],
+        "container": "pyxis",
+        "network": "fastrak",
+        "time_limit": "00:05:00",
+    },
 }
 
 
