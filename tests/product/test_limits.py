@@ -10,6 +10,7 @@ from typing import Any
 
 import filelock
 import pytest
+import torch
 from torch.distributed.elastic.utils.distributed import create_c10d_store
 
 from product import forkserver, sources, template
@@ -238,3 +239,33 @@ def test_steps_are_lean(promise: str, tmp_path: Path, shared: Path) -> None:
     with changed(tmp_path, code):
         run = forkserver.train(tmp_path, 2, [*overrides, "checkpoint.every_steps=0"])
     assert run.codes == [0, 0], run.output[-3000:]
+
+
+@pytest.mark.parametrize(
+    ("reason", "lasts"),
+    [
+        (RuntimeError("Error(s) in loading state_dict: Missing key(s) in state_dict: 'a'"), True),
+        (RuntimeError("size mismatch for a"), True),
+        (KeyError("done"), True),
+        (ValueError("samples were 3, are 4"), True),
+        (torch.OutOfMemoryError("CUDA out of memory"), False),
+        (torch.AcceleratorError("CUDA error: an illegal memory access"), False),
+        # What torch makes of an error of the device while a tensor is copied.
+        (RuntimeError("Error(s) in loading state_dict: While copying the parameter"), False),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), False),
+    ],
+)
+def test_faults_of_a_device_are_no_mistakes(project: Path, reason: Exception, lasts: bool) -> None:
+    """A restore that fails by them fails as an error, after which a launch file starts again."""
+    checkpoint, config = import_module("engine.checkpoint"), import_module("config")
+    run = project / "runs/1"
+    content = {"step": 1, "best_step": 0, "config": {}}
+    checkpoint.write(checkpoint.path_of(run, 1), content, 1)
+
+    def restore(*_: Any) -> None:
+        raise reason
+
+    process = import_module("engine.distributed").Process(0, 0, 1, torch.device("cpu"))
+    state = type("", (), {"restore": staticmethod(restore)})()
+    with pytest.raises(config.ConfigError if lasts else type(reason)):
+        checkpoint.resume(run, state, config.load(project / "config.toml"), process)

@@ -183,17 +183,17 @@ def kept(network: nn.Module) -> dict[str, Tensor]:
 
 
 def take_over(network: nn.Module, weights: dict[str, Tensor]) -> None:
-    """Load what `kept` gave. Raises RuntimeError where they are those of another network."""
+    """Load what `kept` gave. Raises ValueError where they are those of another network."""
     own = kept(network)
     given = {BASE: own[BASE], **weights}  # earlier checkpoints have no mark
     if not given[BASE].cpu().equal(own[BASE]):
-        raise RuntimeError(
+        raise ValueError(
             "the weights are additions to another pretrained network than that of data.pretrained"
         )
     trained = {name: weight for name, weight in given.items() if name != BASE}
     found = network.load_state_dict(trained, strict=False)
     if found.unexpected_keys or given.keys() != own.keys():
-        raise RuntimeError(f"{len(trained)} weights are not those that are trained here")
+        raise ValueError(f"{len(trained)} weights are not those that are trained here")
 
 
 # {% endif %}

@@ -565,7 +565,7 @@ def test_additions_belong_to_their_network(tmp_path: Path) -> None:
         networks.append(model.build(cfg, replace(SHAPE, weights=str(tmp_path / str(seed)))))
     weights = model.kept(networks[0])
     model.take_over(model.build(cfg, replace(SHAPE, weights=str(tmp_path / "0"))), weights)
-    with pytest.raises(RuntimeError, match="additions to another pretrained network"):
+    with pytest.raises(ValueError, match="additions to another pretrained network"):
         model.take_over(networks[1], weights)
     # {% endif %}
 # {% endif %}
