@@ -34,7 +34,6 @@ PROJECTS: dict[str, Answers] = {
         "clusters": ["local", "pbs"],
         "gpus_per_node": 3,
         "gpu_vendor": "amd",
-        "time_limit": "00:07:00",
     },
     "pyxis": {
         "clusters": ["slurm"],
