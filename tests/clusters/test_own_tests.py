@@ -31,9 +31,10 @@ PROJECTS: dict[str, Answers] = {
         "checkpoint": False,
     },
     "amd": {
-        "clusters": ["local", "pbs"],
+        "clusters": ["local", "pbs", "lsf"],
         "gpus_per_node": 3,
         "gpu_vendor": "amd",
+        "time_limit": "00:07:30",
     },
     "pyxis": {
         "clusters": ["slurm"],

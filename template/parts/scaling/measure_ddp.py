@@ -1,5 +1,5 @@
 def take_apart(trainer: Trainer) -> tuple[float, float, prediction.Step]:
-    """A step's time, what of it is waited for others, and the rest: timed in turns."""
+    """Seconds of a step, seconds that wait for other ranks, and the rest: timed in turns."""
     trainer.warm_up()
     rounds = [
         (trainer.seconds(fresh=True), trainer.seconds(), trainer.seconds(alone=True))

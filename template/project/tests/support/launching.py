@@ -59,8 +59,8 @@ exit 1
 """
 # Starts a rank that goes on, and has nothing to do where the data are only prepared.
 PYTHON_AT_WORK = '[[ " $* " == *" --prepare-only "* ]] || exec rank\n'
-# A wait for nearly all of a job's time is over soon.
-NEARLY_OVER = '(($1 < 1000)) || set -- 2\nexec /bin/sleep "$@"\n'
+# A wait for half of a job's seconds, or for more, is over soon.
+NEARLY_OVER = '(($1 < {} / 2)) || set -- 2\nexec /bin/sleep "$@"\n'
 # Runs the command on this machine in place of the container.
 CONTAINER = """
 while [[ $1 != bash && $1 != python ]]; do shift; done
