@@ -4,6 +4,7 @@ import codecs
 import csv
 from pathlib import Path
 
+from ddpgen.asking import foreign_lines
 from ddpgen.errors import DdpgenError, show
 
 FIRST = 2**16  # bytes of a text that are looked at
@@ -13,6 +14,7 @@ TEXTS = {".csv", ".tsv", ".json", ".jsonl", *PLAIN}
 SMALL = {".bin", ".json", ".jsonl", ".tar"}  # endings that projects know in small letters only
 MARK = b"\xef\xbb\xbf"  # what some programs write before UTF-8
 UTF_16 = "is in UTF-16: save the file in UTF-8"
+NO_UTF_8 = "is not text in UTF-8: save the file in UTF-8"
 CONTENTS = {
     b"\xff\xfe": UTF_16,
     b"\xfe\xff": UTF_16,
@@ -45,7 +47,24 @@ def refuse(path: Path) -> None:
             remedy=f"rename the file to {show(path.stem + ending)}",
         )
     if reason := _reason(path, ending):
-        raise DdpgenError(f"--data {show(str(path))}: {reason}")
+        raise DdpgenError(f"--data {show(str(path))}: {reason}", remedy=in_utf_8(path, reason))
+
+
+def in_utf_8(path: Path, reason: str) -> str:
+    """How to write a text in UTF-8, where that is the reason for which a file is refused."""
+    if reason not in (UTF_16, NO_UTF_8):
+        return ""
+    encoding = "utf-16" if reason == UTF_16 else "latin-1"
+    named = (
+        "" if reason == UTF_16 else " (Western European; write another name where that is wrong)"
+    )
+    return "\n  ".join(
+        [
+            f"these lines of Python do that, from {encoding}{named}; then: --data utf8-"
+            + path.name.removesuffix(".gz"),
+            *foreign_lines.of_text(path, encoding),
+        ]
+    )
 
 
 def _reason(path: Path, ending: str) -> str:
@@ -64,7 +83,7 @@ def _no_text(begin: bytes) -> str:
     try:
         codecs.getincrementaldecoder("utf-8")().decode(begin)
     except UnicodeDecodeError:
-        return "is not text in UTF-8: save the file in UTF-8"
+        return NO_UTF_8
     return ""
 
 

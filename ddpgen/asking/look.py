@@ -8,7 +8,7 @@ import csv
 import zlib
 from pathlib import Path
 
-from ddpgen.asking import images
+from ddpgen.asking import foreign, foreign_lines, formats, images, records
 from ddpgen.asking.files import look_at_file
 from ddpgen.asking.folders import look_at_pattern, look_in_folder
 from ddpgen.asking.found import Found
@@ -42,17 +42,19 @@ def look(path: Path) -> Found:
         DdpgenError: nothing lies there, or nothing that a family reads.
     """
     try:
+        foreign.refuse(path)
         found = look_in_folder(path) if path.is_dir() else look_at_file(path)
         found = found or look_at_pattern(path)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         if isinstance(error, UnicodeDecodeError):
-            reason = "is not text in UTF-8: save the file in UTF-8"
-        raise DdpgenError(f"--data {show(str(path))}: {reason}") from error
+            reason = formats.NO_UTF_8
+        how = formats.in_utf_8(path, reason)
+        raise DdpgenError(f"--data {show(str(path))}: {reason}", remedy=how) from error
     if found is None:
         reason = "nothing that a family reads"
         reason = (images.misplaced(path) if path.is_dir() else _no_family(path)) or reason
-        raise DdpgenError(f"--data {show(str(path))}: {reason}", remedy=KNOWN)
+        raise DdpgenError(f"--data {show(str(path))}: {reason}", remedy=_as_table(path) or KNOWN)
     return found
 
 
@@ -60,11 +62,18 @@ def _no_family(file: Path) -> str:
     match file.suffix.lower():
         case ".gz" | ".tgz" | ".bz2" | ".xz" | ".zst" | ".zip":
             return "is compressed: unpack it"
-        case ".xls" | ".xlsx" | ".ods":
-            return "is a spreadsheet: save the table as CSV in UTF-8"
         case ".jsonl" | ".json":
             return (
                 "records without conversations, without a question and its answer, and without one "
                 "column of texts: write other columns as a table"
             )
     return ""
+
+
+def _as_table(file: Path) -> str:
+    """How to write records as a table, or ""."""
+    if file.is_dir() or file.suffix.lower() not in (".jsonl", ".json") or not records.read(file, 1):
+        return ""
+    table = f"{file.stem}.csv"
+    how = f"these lines of Python write a table, then: --data {table}"
+    return "\n  ".join([how, *foreign_lines.of_records(file, table)])

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
-from ddpgen.asking import image_tables
+from ddpgen.asking import foreign_lines, image_tables
 from ddpgen.asking.column import FEWEST_ROWS, Column, column_of, lack_names
 from ddpgen.asking.found import ROWS, Found, listed, number, option
 from ddpgen.asking.texts import labelled_texts, text_and_label
@@ -40,7 +40,7 @@ def read(path: Path, source: str) -> Found | None:
         _refuse_header(path, names, found)
         return None
     columns = list(columns_of(names, rows))
-    _refuse_names(path, columns)
+    _refuse_names(path, columns, delimiter)
     image_tables.refuse(path, columns, delimiter)
     size = f"{more}{len(rows):,} rows, {len(names):,} columns"
     if labelled := text_and_label(columns):
@@ -141,7 +141,7 @@ def _refuse_header(path: Path, names: list[str], rows: list[list[str]]) -> None:
         )
 
 
-def _refuse_names(path: Path, columns: list[Column]) -> None:
+def _refuse_names(path: Path, columns: list[Column], delimiter: str) -> None:
     """Refuse names that `table` would refuse."""
     names = [column.name for column in columns]
     if twice := next((name for name in names if names.count(name) > 1), None):
@@ -150,9 +150,13 @@ def _refuse_names(path: Path, columns: list[Column]) -> None:
             remedy="give each column a name of its own",
         )
     if lack_names(columns):
+        how = ["write the names of the columns above it"]
+        if path.suffix.lower() not in (".gz", ".bz2"):
+            how[0] += f", or have them counted by these lines of Python: --data named-{path.name}"
+            how += foreign_lines.of_names(path, delimiter, len(names))
         raise DdpgenError(
             f"--data {show(str(path))}: the first row, {show(', '.join(names))}, is one of data",
-            remedy="write the names of the columns above it",
+            remedy="\n  ".join(how),
         )
 
 
