@@ -241,6 +241,29 @@ def test_steps_are_lean(promise: str, tmp_path: Path, shared: Path) -> None:
     assert run.codes == [0, 0], run.output[-3000:]
 
 
+def saved(project: Path) -> tuple[Any, Path]:
+    """The project's module of checkpoints, and a run with two of them."""
+    checkpoint, run = import_module("engine.checkpoint"), project / "runs/1"
+    for step in (1, 2):
+        content = {"step": step, "best_step": 0, "config": {}}
+        checkpoint.write(checkpoint.path_of(run, step), content, 1)
+    return checkpoint, run
+
+
+def test_error_of_the_disk_is_no_damage(project: Path) -> None:
+    """A good checkpoint that cannot be read at the moment is not passed over for an older one."""
+    checkpoint, run = saved(project)
+    newest = checkpoint.path_of(run, 2)
+    newest.unlink()
+    newest.symlink_to("/proc/self/mem")  # its first bytes cannot be read
+    with pytest.raises(OSError, match=r"Input/output error: '.*step_00000002.pt'"):
+        checkpoint.newest_good(run)
+    newest.unlink()
+    newest.mkdir()
+    with pytest.raises(IsADirectoryError, match=r"step_00000002.pt"):
+        checkpoint.newest_good(run)
+
+
 @pytest.mark.parametrize(
     ("reason", "lasts"),
     [
@@ -257,15 +280,14 @@ def test_steps_are_lean(promise: str, tmp_path: Path, shared: Path) -> None:
 )
 def test_faults_of_a_device_are_no_mistakes(project: Path, reason: Exception, lasts: bool) -> None:
     """A restore that fails by them fails as an error, after which a launch file starts again."""
-    checkpoint, config = import_module("engine.checkpoint"), import_module("config")
-    run = project / "runs/1"
-    content = {"step": 1, "best_step": 0, "config": {}}
-    checkpoint.write(checkpoint.path_of(run, 1), content, 1)
+    checkpoint, run = saved(project)
+    cfg = import_module("config").load(project / "config.toml")
 
     def restore(*_: Any) -> None:
         raise reason
 
     process = import_module("engine.distributed").Process(0, 0, 1, torch.device("cpu"))
     state = type("", (), {"restore": staticmethod(restore)})()
-    with pytest.raises(config.ConfigError if lasts else type(reason)):
-        checkpoint.resume(run, state, config.load(project / "config.toml"), process)
+    expected = import_module("config").ConfigError if lasts else type(reason)
+    with pytest.raises(expected, match="does not fit" if lasts else None):
+        checkpoint.resume(run, state, cfg, process)

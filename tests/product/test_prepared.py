@@ -27,7 +27,8 @@ def test_prepared_again_on_demand_alone(model: str, tmp_path: Path) -> None:
     found = []
     for flags in ([ONLY], [ONLY], [ONLY, "--force"]):
         run = forkserver.train(project, 1, [*flags, *overrides])
-        assert (run.codes, run.output) == ([0], "")
+        said = f"the data are prepared, in {data}\n"
+        assert (run.codes, run.output) == ([0], said)
         found.append(versions(data))
     first, second, forced = found
     assert first == second != forced

@@ -30,11 +30,14 @@ def test_damage_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     """The list of checkpoints, and the exit code of `verify`."""
     save(tmp_path, 2, best_step=2)
     save(tmp_path, 3).write_bytes(b"damaged")
+    (faulty := save(tmp_path, 4)).unlink()
+    faulty.symlink_to("/proc/self/mem")  # its first bytes cannot be read
     with pytest.raises(SystemExit, match="1"):
         checkpoints.main(["verify", str(tmp_path)])
-    good, damaged = capsys.readouterr().out.splitlines()
+    good, damaged, unread = capsys.readouterr().out.splitlines()
     assert good.startswith("step_00000002.pt  0.0 MB, by 2 ranks")
     assert damaged.startswith("step_00000003.pt  its content is not what was written")
+    assert unread == "step_00000004.pt  cannot be read at the moment: Input/output error"
 
 
 def test_export_leaves_other_files_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
