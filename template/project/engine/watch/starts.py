@@ -1,5 +1,6 @@
 """Says how a start begins: ranks, hosts, number of the start, versions and commit."""
 
+import os
 import platform
 import socket
 import subprocess
@@ -37,6 +38,8 @@ def counted(number: int, noun: str) -> str:
 
 def commit(project: Path) -> str:
     """The commit of a folder, and whether files differ from it, as far as git knows the folder."""
+    if told := os.environ.get("PROJECT_COMMIT"):  # by a launch file: an image has no git
+        return f"commit {told.replace('-dirty', ' and changes that are not committed')}"
     try:
         git(project, "ls-files", "--error-unmatch", "train.py")  # or the repository is another's
         number = git(project, "rev-parse", "HEAD")[:12]
