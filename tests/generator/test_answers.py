@@ -88,6 +88,7 @@ def test_flag_is_refused(flags: list[str], message: str) -> None:
         (["clusters=kubernetes", "container=none"], "choose docker"),
         (["time_limit=1:00:00"], "does not apply"),
         (["clusters=slurm", "time_limit=1d"], "hours:minutes:seconds"),
+        (["clusters=slurm", "time_limit=0:00:30"], "at least a minute"),
         (["project_name=$(id)"], "start with a letter"),
         (["project_name={{ nodes }}"], "start with a letter"),
         (["clusters=slurm", "partition=a;b"], "letters, digits"),

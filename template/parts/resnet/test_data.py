@@ -47,8 +47,8 @@ def draw(folder: Path, count: int) -> None:
 
 
 def colours(split: data.Images | data.ImageFiles) -> list[int]:
-    """What is seen on each image: the brightest channel, as the number of the class."""
-    batch = split.__getitems__(list(range(len(split))))
+    """What is seen, in any order of images: the brightest channel, as the number of the class."""
+    batch = split.__getitems__(torch.randperm(len(split)).tolist())
     assert batch.inputs.shape[1:] == (3, 16, 16)
     assert batch.inputs.dtype == torch.uint8
     seen = 2 - batch.inputs.float().mean((2, 3)).argmax(1)  # red is channel 0 and class 2
@@ -75,6 +75,15 @@ def test_folder_is_divided(tmp_path: Path) -> None:
     train, val = colours(splits.train), colours(splits.val)
     assert len(val) == 4
     assert sorted(train + val) == [0] * 6 + [1] * 6 + [2] * 6
+
+
+def test_bundled_images_are_divided(tmp_path: Path) -> None:
+    """Each of the 1,797 images is in one split, those of training show all ten digits."""
+    cfg = common.settings(tmp_path, f"data.folder={tmp_path}").data
+    data.prepare(cfg)
+    train, val, shape = data.open_splits(cfg)
+    assert len(train) + len(val) == 1797, "some are in both, or in none"
+    assert len(train.__getitems__([*range(len(train))]).targets.unique()) == shape.classes == 10
 
 
 def test_images_that_came_later_are_seen(tmp_path: Path) -> None:
@@ -333,8 +342,9 @@ def test_each_image_has_changes_of_its_own(change: int) -> None:
     """Else a larger micro-batch would see fewer of them: angle, zoom and shift."""
     amounts = [(30.0, 0.0, 0.0), (0.0, 0.4, 0.0), (0.0, 0.0, 0.4)][change]
     given = torch.randint(256, (1, 1, 9, 9), dtype=torch.uint8).repeat(6, 1, 1, 1)
-    changed = data.Augment(*amounts, flip=False)(given)
+    changed, later = (data.Augment(*amounts, flip=False)(given) for _ in range(2))
     assert len({str(image.tolist()) for image in changed}) > 3, "all are changed alike"
+    assert not changed.equal(later), "each batch is changed alike"
 
 
 def test_augmentation_by_nothing_changes_nothing() -> None:
@@ -357,9 +367,8 @@ def test_bytes_become_numbers_in_the_model(channels: int, tmp_path: Path) -> Non
     first.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     network(torch.tensor([0, 255], dtype=torch.uint8).repeat(2, channels, 4, 4)).sum().backward()
     # {% if sharding != 'zero1' %}
-    gradients = {name: p.grad for name, p in network.named_parameters() if p.grad is not None}
-    other = [n for n, p in network.named_parameters() if gradients[n].stride() != p.stride()]
-    assert not other, "gradients that {{ wrapper | upper }} copies"
+    pairs = [(p, p.grad) for p in network.parameters() if p.grad is not None]
+    assert all(p.stride() == grad.stride() for p, grad in pairs), "{{ wrapper | upper }} copies gradients"
     # {% endif %}
     assert seen[0].unique().tolist() == [-1.0, 1.0]
     assert seen[0].is_contiguous(memory_format=torch.channels_last)

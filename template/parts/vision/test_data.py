@@ -59,8 +59,8 @@ def draw(folder: Path, count: int) -> None:
 
 
 def colours(split: data.Images) -> list[int]:
-    """What is seen on each image: the brightest channel, as the number of the class."""
-    batch = split.__getitems__(list(range(len(split))))
+    """What is seen, in any order of images: the brightest channel, as the number of the class."""
+    batch = split.__getitems__(torch.randperm(len(split)).tolist())
     assert batch.inputs.shape[1:] == (3, 16, 16)
     assert batch.inputs.dtype == torch.uint8
     seen = 2 - batch.inputs.float().mean((2, 3)).argmax(1)  # red is channel 0 and class 2

@@ -79,8 +79,8 @@ def test_commit_is_that_of_the_project(tmp_path: Path, monkeypatch: pytest.Monke
         assert starts.commit(project) == f"{commit} and changes that are not committed"
     with monkeypatch.context() as inside:
         inside.setenv("PROJECT_COMMIT", "0f3a9c4d21b7-dirty")
-        words = "commit 0f3a9c4d21b7 and changes that are not committed"
-        assert starts.commit(project) == words, "in an image, which has no git"
+        expected = "commit 0f3a9c4d21b7 and changes that are not committed"
+        assert starts.commit(project) == expected, "in an image, which has no git"
     monkeypatch.setenv("PATH", str(tmp_path))
     assert starts.commit(project) == "no commit known"
 
