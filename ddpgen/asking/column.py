@@ -8,13 +8,16 @@ from datetime import datetime
 from functools import cached_property
 
 FEW_VALUES = 20  # so many whole numbers are rather classes
-# Numbers that `table` refuses: with a decimal comma, marks between thousands, or a sign.
-_SIGN = "[$€£¥%]"
+# Numbers that `table` refuses: with a decimal comma, marks between thousands, a sign, another dash
+# than -, parentheses, or a unit that most of them have.
+_SIGN, _BELOW, _PLAIN = "[$€£¥%]", "[-+\u2212\u2013]", r"\d*\.?\d+"
 _COMMAS = r"(\d+,\d+|\d{1,3}([.,' \xa0]\d{3})+([.,]\d+)?)"
 MARKED = re.compile(
-    rf"[+-]?({_SIGN}?\s?[+-]?{_COMMAS}\s?{_SIGN}?"
-    rf"|{_SIGN}\s?[+-]?\d*\.?\d+|\d*\.?\d+\s?{_SIGN})"
+    rf"{_BELOW}?({_SIGN}?\s?{_BELOW}?{_COMMAS}\s?{_SIGN}?|{_SIGN}\s?{_BELOW}?{_PLAIN}"
+    rf"|{_PLAIN}\s?{_SIGN}|\({_SIGN}?\s?({_PLAIN}|{_COMMAS})\s?{_SIGN}?\))"
+    rf"|[\u2212\u2013]{_PLAIN}"
 )
+UNIT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+) ?([A-Za-z°µΩ]\S{0,7})")
 # Days and times that ISO 8601 writes otherwise: 31/12/2019, 12/31/19 10:30, Jan 5, 2020, 10:30.
 _MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[.]?"
 _DAY = r"\d{1,2}"
@@ -59,12 +62,21 @@ class Column:
     @cached_property
     def numbers(self) -> bool:
         """Whether all cells are numbers, or have to be written as such first."""
-        return bool(self.cells) and (self._plain or self.have_marks)
+        return bool(self.cells) and (self._plain or self.have_marks or self.have_unit)
 
     @cached_property
     def have_marks(self) -> bool:
         """Whether all cells are numbers, some of them written like 1234,5 or 1.234,5 or $12."""
         return bool(self.cells) and not self._plain and all(map(_is_numeral, self.cells))
+
+    @cached_property
+    def have_unit(self) -> bool:
+        """Whether most cells are numbers with one unit, and more than may be names."""
+        found = [UNIT.fullmatch(cell.strip()) for cell in self.cells]
+        units = Counter(match[2] for match in found if match)
+        unit, count = units.most_common(1)[0] if units else ("", 0)
+        values = {match[1] for match in found if match and match[2] == unit}
+        return len(values) > FEW_VALUES and 2 * count > len(self.cells)
 
     @cached_property
     def _plain(self) -> bool:
@@ -134,7 +146,8 @@ class Column:
     def describe(self) -> str:
         """The column in a few words."""
         kind = "numbers" if self.numbers else "texts" if self.is_prose else "names"
-        kind = "dates" if self.dates else f"{kind} to write as 1234.5" if self.have_marks else kind
+        written = self.have_marks or self.have_unit
+        kind = "dates" if self.dates else f"{kind} to write as 1234.5" if written else kind
         mark = f" written {' or '.join(map(repr, self.marks))}" if self.marks else ""
         gaps = f", {self.gaps:,} gaps{mark}" if self.gaps else ""
         kind = "codes" if self.codes else kind

@@ -21,13 +21,17 @@ import config
 
 NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 # Not as 1234.5: a comma as decimal point, or marks between thousands, as in 83,7 and 1,234.50 and
-# 1.234,50; or with a sign, as in $12 and 7.5 %.
+# 1.234,50; or with a sign, as in $12 and 7.5 %; or below zero with a dash, or in parentheses.
 _SIGN = "[$€£¥%]"
 _WITH_COMMAS = r"(\d*,\d+([eE][-+]?\d+)?|\d{1,3}([,.'\x{a0} ]\d{3})+([.,]\d+)?)"
+_BELOW = r"[-+\x{2212}\x{2013}]"
+_PLAIN = r"\d*\.?\d+"
 MARKED = (
-    rf"^\s*[-+]?({_SIGN}?\s?[-+]?{_WITH_COMMAS}\s?{_SIGN}?"
-    rf"|{_SIGN}\s?[-+]?\d*\.?\d+|\d*\.?\d+\s?{_SIGN})\s*$"
+    rf"^\s*{_BELOW}?({_SIGN}?\s?{_BELOW}?{_WITH_COMMAS}\s?{_SIGN}?|{_SIGN}\s?{_BELOW}?{_PLAIN}"
+    rf"|{_PLAIN}\s?{_SIGN}|\({_SIGN}?\s?({_PLAIN}|{_WITH_COMMAS})\s?{_SIGN}?\))\s*$"
+    rf"|^\s*[\x{{2212}}\x{{2013}}]{_PLAIN}\s*$"
 )
+UNIT = r"^\s*[-+]?(?:\d+\.?\d*|\.\d+) ?(?P<unit>[A-Za-z°µΩ]\S{0,7})\s*$"  # 9.5 l/km
 # Days and times as people write them: 31.12.2019, 12/31/19 10:30, Jan 5, 2020, 10:30.
 _MONTH = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[.]?"
 _DAY = (
@@ -491,10 +495,11 @@ def _check_cells(table: Table, name: str, cfg: config.Data) -> None:
         table.refuse(
             is_marked,
             name,
-            ", a number with a comma, with marks between thousands or with a sign: write numbers "
-            "as 1234.5 (in pandas read_csv with decimal=',' or thousands=',', then to_csv), or "
-            "name the column in data.categories",
+            ", a number with a comma, with marks between thousands, with a sign, with another dash "
+            "than - or in parentheses: write numbers as 1234.5 (in pandas read_csv with "
+            "decimal=',' or thousands=',', then to_csv), or name the column in data.categories",
         )
+    _check_unit(table, name)
     if 2 * pc.sum(is_text, min_count=0).as_py() < filled:
         table.refuse(
             is_text,
@@ -507,6 +512,23 @@ def _check_cells(table: Table, name: str, cfg: config.Data) -> None:
         raise config.ConfigError(
             f"column {name!r} has {distinct:,} different texts in {filled:,} rows, which tell "
             f"rows apart but nothing about others: {remedy}"
+        )
+
+
+def _check_unit(table: Table, name: str) -> None:
+    """Refuse quantities that have a unit behind them: as texts no number would be near another."""
+    array = table.columns[name]
+    units = pc.struct_field(pc.extract_regex(array, UNIT), "unit")
+    counted = [(entry["counts"], entry["values"]) for entry in pc.value_counts(units).to_pylist()]
+    count, unit = max(((c, u) for c, u in counted if u is not None), default=(0, ""))
+    has_unit = pc.equal(units, unit)
+    many = pc.count_distinct(array.filter(has_unit)).as_py() > FEW_VALUES
+    if many and 2 * count > len(array) - array.null_count:
+        table.refuse(
+            has_unit,
+            name,
+            f", a number with its unit: write the number alone, and {unit} in the column's name, "
+            "or name the column in data.categories",
         )
 
 

@@ -172,5 +172,7 @@ def test_mistake_is_not_repeated(folder: Path, environment: dict[str, str]) -> N
     launch = start(folder, environment, "train.global_batch_size=7", "run.name=mistake")
     output, _ = launch.communicate(timeout=300)
     assert launch.returncode != 0
-    assert output.startswith("error: train.global_batch_size = 7 cannot be divided evenly among 2")
+    prepared, said = output.split("\n", 1)
+    assert prepared.startswith("the data are prepared, in ")
+    assert said.startswith("error: train.global_batch_size = 7 cannot be divided evenly among 2")
     assert "starts again" not in output

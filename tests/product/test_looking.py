@@ -508,6 +508,11 @@ def test_days_are_left_out_and_commas_told(tmp_path: Path) -> None:
     words = look.look(write(tmp_path / "signs.csv", ["sum", "share", "n"], signs)).words
     assert "sum: numbers to write as 1234.5, 60 different" in words
     assert "share: numbers to write as 1234.5, 60 different" in words
+    others = [[f"\u2212{n}.5", f"({n})", f"{n / 4} km/l", f"{n % 9} years", n] for n in range(60)]
+    words = look.look(write(tmp_path / "others.csv", ["a", "b", "c", "d", "y"], others)).words
+    for name in "abc":
+        assert f"{name}: numbers to write as 1234.5, 60 different" in words
+    assert "d: names, 9 different" in words
     plain = write(tmp_path / "plain.csv", ["x", "y"], [[f"{n}.125", n % 2] for n in range(60)])
     assert "x: numbers, 60 different" in look.look(plain).words
 
