@@ -36,10 +36,10 @@ BOXES = ({"images", "labels"}, {"images", "annotations"}, {"JPEGImages", "Annota
 
 
 def refuse(path: Path) -> None:
-    """Refuse what is known and not read.
+    """Refuse data of a known kind that no family reads.
 
     Raises:
-        DdpgenError: it is; the message has the way out.
+        DdpgenError: the data are of such a kind; the message has the way out.
     """
     if path.is_dir():
         _refuse_folder(path)

@@ -4,7 +4,8 @@ if ! docker image inspect "$image" >/dev/null 2>&1 && docker info >/dev/null 2>&
     echo "error: no image $image on $HOSTNAME: build it there ({{ launch_folder }}/Dockerfile), or: docker save $image | ssh $HOSTNAME docker load" >&2
     exit 2
 fi
-mkdir -p "${HF_HOME:=$PWD/data/huggingface}" && export HF_HOME # so that files fetched by name stay
+export HF_HOME=${HF_HOME:-$PWD/data/huggingface} # where files fetched by name stay
+mkdir -p "$HF_HOME"
 # The user's own variables of the network.
 passed=()
 for name in $(compgen -e | grep -E '^((TORCH_)?NCCL|UCX|GLOO)_' || true); do
