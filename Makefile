@@ -26,9 +26,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt --build-constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest -rs --summary --numprocesses=$(WORKERS)
-# What one edit breaks most often; prompts, updates and the wheel take longer.
+# What one edit breaks most often; prompts, updates and the wheel take longer. One worker per core: each
+# has torch to import.
 QUICK := $(addprefix tests/,product/test_programs.py product/test_equality.py product/test_files.py \
-    product/test_parts.py $(addprefix generator/test_,answers.py cli.py detect.py questions.py render.py sites.py))
+    $(addprefix generator/test_,answers.py cli.py detect.py questions.py render.py sites.py))
+SLOW := test_types or sigkill or parallel or signal or agrees or put_together or compiling_once or hanging_and
 TEMPLATE := $(shell find ddpgen template -type f -not -path '*/__pycache__/*')
 
 .PHONY: help
@@ -49,7 +51,7 @@ test: lint $(VENV)/docs    ## everything: lint, types, generator, every variant,
 
 .PHONY: quick
 quick: lint    ## after every change: lint, types, generator, one program of each model
-	$(PYTEST) $(QUICK) --programs=few -k "not (test_types or sigkill or parallel or signal or agrees)" </dev/null
+	$(PYTEST) --numprocesses=auto --maxprocesses=8 $(QUICK) --programs=few -k "not ($(SLOW))" </dev/null
 
 .PHONY: lint
 lint: $(VENV)/dev    ## style and types of ddpgen itself
