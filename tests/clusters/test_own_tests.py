@@ -12,10 +12,18 @@ import pytest
 from product.preloaded import run_tests
 
 from ddpgen.asking.question import Answers
+from tests.clusters.variants import OPTIONAL, VALUES
 
 FILES = ["tests/engine/test_launch.py", "tests/support/launching.py"]
+# With values that hardly anybody gives, shared out over the projects.
 PROJECTS: dict[str, Answers] = {
-    "slurm": {"clusters": ["slurm", "local"], "gpus_per_node": 4},
+    "slurm": {
+        **OPTIONAL,
+        "clusters": ["slurm", "local"],
+        "gpus_per_node": 7,
+        "sharding": "off",
+        "time_limit": "9999:59:59",
+    },
     "others": {
         "clusters": ["ssh", "pbs", "lsf", "kubernetes", "skypilot"],
         "container": "docker",
@@ -32,13 +40,14 @@ PROJECTS: dict[str, Answers] = {
     },
     "amd": {
         "clusters": ["local", "pbs", "lsf"],
-        "gpus_per_node": 3,
+        "gpus_per_node": 64,
         "gpu_vendor": "amd",
         "time_limit": "00:07:30",
     },
     "pyxis": {
         "clusters": ["slurm"],
         "container": "pyxis",
+        "container_image": VALUES["container_image"][0],
         "network": "fastrak",
         "time_limit": "00:05:00",
     },
