@@ -86,8 +86,7 @@ def prepared_path(cfg: config.Data) -> Path:
     source = Path(cfg.source)
     version = (source.stat().st_size, source.stat().st_mtime_ns) if source.is_file() else ()
     key = repr((cfg.source, cfg.target, version, Path(__file__).read_bytes()))  # and this program
-    digest = hashlib.sha256(key.encode()).hexdigest()[:8]
-    return Path(cfg.folder) / f"{source.stem}-{digest}.pt"
+    return Path(cfg.folder) / f"{source.stem}-{hashlib.sha256(key.encode()).hexdigest()[:8]}.pt"
 
 
 def _read_bundled(name: str) -> tuple[Tensor, Tensor]:
