@@ -226,6 +226,16 @@ def test_numbers_that_name_things(tmp_path: Path) -> None:
     assert splits.shape.values in (8, 9)  # three codes, four districts, 0, and perhaps "unknown"
 
 
+def test_columns_stay_in_their_order(tmp_path: Path) -> None:
+    """Each node prepares for itself, and the order of a set differs between processes."""
+    texts, numbers = [f"text {n}" for n in range(6)], [f"number {n}" for n in range(6)]
+    more = {name: [("one", "two")[n % 2] for n in range(ROWS)] for name in texts}
+    more |= {name: [*range(ROWS)] for name in numbers}
+    _, _, shape = prepared(tmp_path, write(tmp_path / "flats.csv", flats() | more))
+    assert [*shape.columns["texts"]] == ["district", *texts]
+    assert [*shape.columns["numbers"]] == ["size", "rooms", *numbers]
+
+
 CODES = ["007", "2.50", "TRUE", "01067", "1e3", "01-02", "1_0"]
 
 

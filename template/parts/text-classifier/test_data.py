@@ -52,6 +52,8 @@ def texts(split: data.Texts, cfg: config.Data) -> list[tuple[str, int]]:
     tokenizer = transformers.AutoTokenizer.from_pretrained(prepared)
     batch = split.__getitems__(list(range(len(split))))
     assert batch.inputs.shape == (len(split), cfg.length)
+    padding = (batch.inputs == tokenizer.pad_token_id).long()
+    assert padding.diff(dim=1).min() >= 0, "padding before a text moves it to other positions"
     words = tokenizer.batch_decode(batch.inputs, skip_special_tokens=True)
     return [
         ("".join(part.split()), target)
@@ -264,10 +266,10 @@ def save_pretrained(folder: Path, labels: list[str], **changes: Any) -> Any:
     return network
 
 
-def fine_tuned(folder: Path, labels: list[str]) -> tuple[data.Splits, Any, Any]:
+def fine_tuned(folder: Path, labels: list[str], **changes: Any) -> tuple[data.Splits, Any, Any]:
     """The data of a run that begins with a checkpoint for `labels`; its network and the other."""
     source = write(folder / "texts.csv", ROWS)
-    network = save_pretrained(folder / "checkpoint", labels)
+    network = save_pretrained(folder / "checkpoint", labels, **changes)
     cfg = settings(folder, source=source, length=33, pretrained=str(folder / "checkpoint"))
     data.prepare(cfg)
     splits = data.open_splits(cfg)
@@ -288,6 +290,18 @@ def test_pretrained_network(tmp_path: Path) -> None:
     torch.testing.assert_close(network.eval()(batch.inputs), expected)
     model.loss_sum(network(batch.inputs), batch.targets).backward()
     assert all(weight.grad is not None for weight in network.parameters())
+
+
+def test_network_waits_for_no_gradient(tmp_path: Path) -> None:
+    """DDP would: for those of layers that are skipped by chance, and of parts for other tasks."""
+    for_another_task = {"is_decoder": True, "add_cross_attention": True}
+    splits, network, _ = fine_tuned(tmp_path, ["no", "yes"], layerdrop=0.5, **for_another_task)
+    assert network.inner.config.layerdrop == 0, "skips layers"
+    batch = splits.train.__getitems__([0, 1])
+    model.loss_sum(network(batch.inputs), batch.targets).backward()
+    trained = [weight for weight in network.parameters() if weight.requires_grad]
+    assert all(weight.grad is not None for weight in trained), "trained, and not used"
+    assert len(trained) < len(list(network.parameters())), "the test shows nothing"
 
 
 @pytest.mark.parametrize("labels", [["bad", "good"], ["a", "b", "c"]])
