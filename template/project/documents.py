@@ -80,7 +80,7 @@ def prepare(cfg: config.Data, folder: Path) -> None:
     torch.save(rows, folder / ROWS)
     tokenizer.save_pretrained(folder / TOKENIZER)
     words = _words([document for some in encoded.values() for document in some], cfg.length)
-    words += _left_out(cfg, splits["train"] + splits["val"])
+    words += _again(**splits) + _left_out(cfg, splits["train"] + splits["val"])
     chat = any(isinstance(record.content, list) for record in splits["train"])
     about = {"vocabulary": len(tokenizer), "weights": weights, "chat": chat, "words": words}
     (folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
@@ -92,6 +92,13 @@ def _words(documents: list[Document], length: int) -> str:
     gone = sum(not cut([document], length) for document in documents)
     words = f"{len(documents):,} conversations or texts, {long:,} longer than {length} tokens"
     return f"{words}, {gone:,} left out" if gone else words
+
+
+def _again(train: list[Record], val: list[Record]) -> str:
+    """How many records were held out from training in vain."""
+    seen = {repr(record.content) for record in train}
+    again = sum(repr(record.content) in seen for record in val)
+    return f"; {again:,} of the {len(val):,} held out are for training, too" if again else ""
 
 
 def _left_out(cfg: config.Data, records: list[Record]) -> str:

@@ -233,6 +233,15 @@ def test_what_is_not_read_is_said(tmp_path: Path) -> None:
     assert len(named["train"] + named["val"]) == len(CHATS)
 
 
+def test_conversations_that_are_in_both_splits_are_said(tmp_path: Path) -> None:
+    """What is measured on them shows nothing."""
+    (folder := tmp_path / "chats").mkdir()
+    write(folder / "train.jsonl", CHATS[1:])
+    write(folder / "val.jsonl", [*CHATS[:1], *CHATS[2:4]])
+    splits, _ = opened(settings(tmp_path, source=str(folder)))
+    assert "; 2 of the 3 held out are for training, too" in str(splits.shape)
+
+
 @pytest.mark.parametrize("ending", [".jsonl", ".json"])
 def test_file_that_is_marked_as_utf_8_is_read(ending: str, tmp_path: Path) -> None:
     """As Windows writes it."""
