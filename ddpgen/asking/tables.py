@@ -59,6 +59,7 @@ def read(path: Path, source: str) -> Found | None:
     words = [size, *(column.describe() for column in columns), *_refused_rows(names, found)]
     words += [doubt for column in useful for doubt in column.doubts()]
     words += ["the rows behind these were not looked at"] if more else []
+    words += _about_split(columns, target)
     words += _about_target(target)
     arguments = [source, option("data.target", target.name), f"data.task={target.task()}"]
     if left := [column.name for column in columns if column not in useful]:
@@ -68,6 +69,20 @@ def read(path: Path, source: str) -> Found | None:
     if marks := sorted({mark for column in useful for mark in column.marks}):
         arguments.append(f"data.gaps={listed(marks)}")
     return Found(words, "rows", arguments)
+
+
+def _about_split(columns: Sequence[Column], target: Column) -> list[str]:
+    """Words about rows that belong together, and yet would be held out one by one."""
+    words = []
+    for column in columns:
+        if column.names_groups and column is not target:
+            same = f"{column.name}: several rows of each of {column.values:,}"
+            how = f"hold them out together with {option('data.groups', column.name)}"
+            words.append(f"{same}: where others are to be predicted for, {how}")
+        elif column.dates:
+            chance = f"{column.name}: the rows to hold out are drawn by chance, not the latest"
+            words.append(f"{chance}: of later days less may be predicted than is measured")
+    return words
 
 
 def _about_target(target: Column) -> list[str]:
@@ -125,9 +140,9 @@ def _refuse_useless(
 def in_lines(path: Path, prose: Sequence[str], delimiter: str = ",") -> str:
     """How to write texts, or questions and their answers, as lines of JSON, by their columns."""
     target = f"{path.stem}-texts.jsonl"
-    about = f"questions in {prose[0]}, answers in {prose[-1]}: swap them where that is wrong"
+    about = f"questions in {prose[0]}, answers in {prose[-1]} (or the other way round)"
     what = "texts to be continued" if len(prose) == 1 else about
-    how = f"write {what}; with these lines of Python, then: --data {target}"
+    how = f"write {what} with these lines of Python, then: --data {target}"
     lines = foreign_lines.of_texts_in_columns(path, target, prose, delimiter)
     return "\n  ".join([how, *lines])
 
