@@ -125,6 +125,11 @@ class Column:
         )
 
     @cached_property
+    def names_groups(self) -> bool:
+        """Whether it is called a number of something of which there are several rows each."""
+        return bool(IDENTIFIER.fullmatch(self.name)) and 2 < self.values <= len(self.cells) / 2
+
+    @cached_property
     def is_prose(self) -> bool:
         """Whether the cells are texts to read, rather than names of something."""
         words = sum(len(cell.split()) for cell in self.cells)

@@ -2,8 +2,10 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
-from ddpgen.asking import formats, images, parquet, records, tables, texts
+from ddpgen.asking import foreign_lines, formats, images, parquet, records, tables, texts
+from ddpgen.asking.column import Column
 from ddpgen.asking.found import ROWS, Found, number, option
 from ddpgen.errors import DdpgenError, show
 
@@ -109,13 +111,12 @@ def _records(path: Path, source: str) -> Found | None:
         return None
     if chat := records.column_of_conversations(found):
         return _conversations([f"{len(found):,} conversations in {chat}"], chat, source)
-    names = [name for name in found[0] if not any(isinstance(r.get(name), dict) for r in found)]
-    rows = [[_text(record.get(name)) for name in names] for record in found]
-    columns = list(tables.columns_of(names, rows))
+    columns = columns_of_records(found)
     pair = records.pair_of(found)
-    labelled = texts.text_and_label(columns) if path.suffix in RECORDS else None
+    labelled = texts.text_and_label(columns)
     if labelled and (not pair or labelled.label.name in pair):
-        return texts.labelled_texts(f"{len(rows):,} records", labelled, source)
+        _refuse_list(path)
+        return texts.labelled_texts(f"{len(found):,} records", labelled, source)
     if pair:
         words = f"{len(found):,} conversations of {' and '.join(pair)}"
         return _conversations([words], COLUMN, source)
@@ -124,6 +125,24 @@ def _records(path: Path, source: str) -> Found | None:
         return None
     words = f"{len(found):,} texts in {chosen.name}"
     return _conversations([words, *texts.choice(prose, chosen)], chosen.name, source)
+
+
+def columns_of_records(found: list[dict[str, Any]]) -> list[Column]:
+    """The columns that hold no objects."""
+    names = [name for name in found[0] if not any(isinstance(r.get(name), dict) for r in found)]
+    rows = [[_text(record.get(name)) for name in names] for record in found]
+    return list(tables.columns_of(names, rows))
+
+
+def _refuse_list(path: Path) -> None:
+    """Refuse texts with labels in a list of JSON: only `causal-lm` reads such, without labels."""
+    if path.suffix.lower() == ".json":
+        table = f"{path.stem}.csv"
+        how = f"these lines of Python write a table, then: --data {table}"
+        raise DdpgenError(
+            f"--data {show(str(path))}: texts with labels are read from .csv, .jsonl and .parquet",
+            remedy="\n  ".join([how, *foreign_lines.of_records(path, table)]),
+        )
 
 
 def _conversations(words: list[str], column: str, source: str) -> Found:

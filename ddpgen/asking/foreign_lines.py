@@ -54,14 +54,52 @@ def of_text(path: Path, encoding: str) -> list[str]:
     )
 
 
-def of_records(path: Path, table: str) -> list[str]:
-    """Records of JSON as a table."""
-    read = f"json.load(open({_at(path)}, encoding='utf-8-sig'))"
-    each = f"[json.loads(line) for line in open({_at(path)}, encoding='utf-8-sig') if line.strip()]"
+def _records(path: Path, delimiter: str = ",") -> str:
+    """An expression for the records of JSON, or for the rows of a table, as objects with names."""
+    file = f"open({_at(path)}, encoding='utf-8-sig')"
+    match path.suffix.lower():
+        case ".json":
+            return f"json.load({file})"
+        case ".jsonl":
+            return f"[json.loads(line) for line in {file} if line.strip()]"
+    opened = f"open({_at(path)}, encoding='utf-8-sig', newline='')"
+    return f"csv.DictReader({opened}, delimiter={delimiter!r})"
+
+
+def of_texts_in_columns(
+    path: Path, target: str, columns: Sequence[str], delimiter: str = ","
+) -> list[str]:
+    """Texts in one column, or questions and their answers in two, as lines of JSON."""
+    names = ["prompt", "completion"] if len(columns) > 1 else ["text"]
+    pairs = zip(names, columns, strict=True)
+    record = ", ".join(f"{name!r}: row[{column!r}]" for name, column in pairs)
     return _indented(
         [
             "import csv, json",
-            f"rows = {each if path.suffix.lower() == '.jsonl' else read}",
+            f"with open({target!r}, 'w', encoding='utf-8') as file:",
+            f"    for row in {_records(path, delimiter)}:",
+            f"        print(json.dumps({{{record}}}), file=file)",
+        ]
+    )
+
+
+def of_nested(path: Path, table: str) -> list[str]:
+    """Records within records, as a table with a column for each part."""
+    return _indented(
+        [
+            "import json, pandas  # pip install pandas",
+            f"rows = {_records(path)}",
+            f"pandas.json_normalize(rows).to_csv({table!r}, index=False)",
+        ]
+    )
+
+
+def of_records(path: Path, table: str) -> list[str]:
+    """Records of JSON as a table."""
+    return _indented(
+        [
+            "import csv, json",
+            f"rows = {_records(path)}",
             "names = {name: 0 for row in rows for name in row}",
             f"file = csv.DictWriter(open({table!r}, 'w', newline='', encoding='utf-8'), names)",
             "file.writeheader(), file.writerows(rows)",

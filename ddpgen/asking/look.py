@@ -9,9 +9,10 @@ import zlib
 from pathlib import Path
 
 from ddpgen.asking import foreign, foreign_lines, formats, images, records
-from ddpgen.asking.files import look_at_file
+from ddpgen.asking.files import columns_of_records, look_at_file
 from ddpgen.asking.folders import look_at_pattern, look_in_folder
-from ddpgen.asking.found import Found
+from ddpgen.asking.found import ROWS, Found
+from ddpgen.asking.tables import in_lines
 from ddpgen.errors import DdpgenError, show
 
 KNOWN = (
@@ -71,9 +72,17 @@ def _no_family(file: Path) -> str:
 
 
 def _as_table(file: Path) -> str:
-    """How to write records as a table, or ""."""
-    if file.is_dir() or file.suffix.lower() not in (".jsonl", ".json") or not records.read(file, 1):
+    """How to write records as a table, or two texts of each as lines that are read; or ""."""
+    if file.is_dir() or file.suffix.lower() not in (".jsonl", ".json"):
+        return ""
+    if not (found := records.read(file, ROWS)):
         return ""
     table = f"{file.stem}.csv"
     how = f"these lines of Python write a table, then: --data {table}"
+    if any(isinstance(value, dict) for record in found for value in record.values()):
+        return "\n  ".join([how, *foreign_lines.of_nested(file, table)])
+    columns = columns_of_records(found)
+    prose = [column.name for column in columns if column.is_prose]
+    if len(prose) == 2 and all(column.tells_rows_apart for column in columns):
+        return in_lines(file, prose)
     return "\n  ".join([how, *foreign_lines.of_records(file, table)])

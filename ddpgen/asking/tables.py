@@ -4,7 +4,7 @@ import bz2
 import csv
 import gzip
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TextIO
@@ -51,7 +51,7 @@ def read(path: Path, source: str) -> Found | None:
     if len(useful) < 2:  # the numbers of the rows may be all that there is to learn from
         useful = [column for column in columns if column in useful or column.counts_rows]
     if len(useful) < 2 and len(rows) >= FEWEST_ROWS:
-        _refuse_useless(path, [column.name for column in useful])
+        _refuse_useless(path, [column.name for column in useful], columns, delimiter)
     useful = useful or columns
     named = {column.name.lower(): column for column in useful}
     possible = [column for column in useful if column.values > 1] or useful
@@ -59,6 +59,7 @@ def read(path: Path, source: str) -> Found | None:
     words = [size, *(column.describe() for column in columns), *_refused_rows(names, found)]
     words += [doubt for column in useful for doubt in column.doubts()]
     words += ["the rows behind these were not looked at"] if more else []
+    words += _about_split(columns, target)
     words += _about_target(target)
     arguments = [source, option("data.target", target.name), f"data.task={target.task()}"]
     if left := [column.name for column in columns if column not in useful]:
@@ -68,6 +69,20 @@ def read(path: Path, source: str) -> Found | None:
     if marks := sorted({mark for column in useful for mark in column.marks}):
         arguments.append(f"data.gaps={listed(marks)}")
     return Found(words, "rows", arguments)
+
+
+def _about_split(columns: Sequence[Column], target: Column) -> list[str]:
+    """Words about rows that belong together, and yet would be held out one by one."""
+    words = []
+    for column in columns:
+        if column.names_groups and column is not target:
+            same = f"{column.name}: several rows of each of {column.values:,}"
+            how = f"hold them out together with {option('data.groups', column.name)}"
+            words.append(f"{same}: where others are to be predicted for, {how}")
+        elif column.dates:
+            chance = f"{column.name}: the rows to hold out are drawn by chance, not the latest"
+            words.append(f"{chance}: of later days less may be predicted than is measured")
+    return words
 
 
 def _about_target(target: Column) -> list[str]:
@@ -106,14 +121,30 @@ def _refuse_strays(path: Path, columns: list[Column], numbers: list[int]) -> Non
             )
 
 
-def _refuse_useless(path: Path, useful: list[str]) -> None:
+def _refuse_useless(
+    path: Path, useful: list[str], columns: Sequence[Column], delimiter: str
+) -> None:
     """Refuse a table without a column to predict, or without a column to learn from."""
     whose = f"{useful[0]} alone could be learnt: all other" if useful else "all its"
+    how = "add columns whose values come again, or numbers"
+    prose = [column.name for column in columns if column.is_prose]
+    if useful:
+        how += "; for texts with labels: --data model=text-classifier"
+    elif 0 < len(prose) < 3 and path.suffix.lower() not in (".gz", ".bz2"):
+        how = in_lines(path, prose, delimiter)
     raise DdpgenError(
-        f"--data {show(str(path))}: {whose} columns only tell the rows apart",
-        remedy="add columns whose values come again, or numbers; texts alone, and questions with "
-        "their answers, are read from .jsonl",
+        f"--data {show(str(path))}: {whose} columns only tell the rows apart", remedy=how
     )
+
+
+def in_lines(path: Path, prose: Sequence[str], delimiter: str = ",") -> str:
+    """How to write texts, or questions and their answers, as lines of JSON, by their columns."""
+    target = f"{path.stem}-texts.jsonl"
+    about = f"questions in {prose[0]}, answers in {prose[-1]} (or the other way round)"
+    what = "texts to be continued" if len(prose) == 1 else about
+    how = f"write {what} with these lines of Python, then: --data {target}"
+    lines = foreign_lines.of_texts_in_columns(path, target, prose, delimiter)
+    return "\n  ".join([how, *lines])
 
 
 def _refuse_packed(path: Path, delimiter: str) -> None:

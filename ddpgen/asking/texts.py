@@ -25,7 +25,7 @@ def text_and_label(columns: Sequence[Column]) -> Labelled | None:
 
     Beside them may be what nothing can be learnt from, and, where both have usual names, one more.
     """
-    prose = [column for column in columns if column.is_prose]
+    prose = [column for column in columns if column.is_prose] or _short_texts(columns)
     others = [column for column in columns if column not in prose and _could_be_learnt(column)]
     labels = [column for column in others if 2 * column.values <= len(column.cells)]
     if not prose or not labels:
@@ -34,9 +34,15 @@ def text_and_label(columns: Sequence[Column]) -> Labelled | None:
     named = sorted((c for c in labels if _rank(c.name, LABELS)), key=_rank_of_label)
     label = [*named, labels[-1]][0]
     further = [column for column in others if column not in [label, *named]]
-    if len(further) > bool(named and _rank(text.name, TEXTS)):
+    if len(further) > bool(named and _rank(text.name, TEXTS) and text.is_prose):
         return None
     return Labelled(text, label, _words(columns, prose, text, label))
+
+
+def _short_texts(columns: Sequence[Column]) -> list[Column]:
+    """Columns of a few words that are texts by their names."""
+    named = [column for column in columns if _rank(column.name, TEXTS)]
+    return [c for c in named if c.tells_rows_apart and not (c.numbers or c.codes or c.dates)]
 
 
 def longest(prose: Sequence[Column]) -> Column:
@@ -107,6 +113,10 @@ def _words(
     words = choice(prose, text)
     left = [column.name for column in columns if column not in [*prose, label]]
     words += [f"not read: {', '.join(left)}"] if left else []
+    words += [] if label.numbers else label.doubts()
+    if text.gaps:
+        rows = number(text.gaps, "row")
+        words.append(f"leave out the {rows} without {text.name}: nothing is learnt from them")
     if label.gaps and not label.marks:
         rows = number(label.gaps, "row")
         words.append(f"leave out the {rows} without {label.name}: the program refuses them")

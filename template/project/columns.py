@@ -65,6 +65,7 @@ class Table(NamedTuple):
     files: list[Path]
     ends: list[int]  # of each file, in rows
     words: Any = None  # the cells of the target as texts
+    groups: Any = None  # the cells by which rows are held out together, as texts
 
     def place(self, row: int) -> str:
         """File and row in words."""
@@ -91,7 +92,9 @@ class Table(NamedTuple):
 
 def read(cfg: config.Data, files: list[Path]) -> Table:
     """All files, or a bundled table; raises ConfigError with file, row or column of a mistake."""
-    parts = _read_files(files, cfg.gaps, cfg.categories) or [_read_bundled(cfg.source)]
+    groups = [cfg.groups] if cfg.groups else []
+    texts = [*cfg.categories, *groups]
+    parts = _read_files(files, cfg.gaps, texts) or [_read_bundled(cfg.source)]
     files = files or [Path(cfg.source)]
     names = parts[0].column_names
     for path, part in zip(files, parts, strict=True):
@@ -101,14 +104,16 @@ def read(cfg: config.Data, files: list[Path]) -> Table:
     ends = list(accumulate(map(len, parts)))
     if ends[-1] < FEWEST_ROWS:
         raise config.ConfigError(f"data.source = {cfg.source!r} has only {ends[-1]} rows")
-    chosen = [name for name in names if name not in cfg.leave_out]
+    chosen = [name for name in names if name not in (*cfg.leave_out, *groups)]
     for name in chosen:
         if name not in cfg.categories:
             for path, part in zip(files, parts, strict=True):
                 _check_digits(part[name], name, path)
     columns = {name: _join(name, parts, files, name in cfg.categories) for name in chosen}
     words = [_words(cfg, path, part) for path, part in zip(files, parts, strict=True)]
-    return Table(columns, files, ends, pa.chunked_array([*chain(*words)], type=pa.string()))
+    together = [_join(name, parts, files, True) for name in groups]
+    cells = pa.chunked_array([*chain(*words)], type=pa.string())
+    return Table(columns, files, ends, cells, *together)
 
 
 def _read_files(files: Sequence[Path], gaps: list[str], texts: Iterable[str]) -> list[Any]:
@@ -327,6 +332,10 @@ def _check_names(cfg: config.Data, names: list[str]) -> None:
         for name in getattr(cfg, key):
             if name not in names:
                 raise config.ConfigError(f"data.{key}: {name!r} is none of the columns {listed}")
+    if cfg.groups and cfg.groups not in {*names} - {cfg.target}:
+        raise config.ConfigError(
+            f'data.groups = {cfg.groups!r} must be "" or a column besides data.target: {listed}'
+        )
     if cfg.target in cfg.leave_out:
         raise config.ConfigError(
             f"data.leave_out names {cfg.target!r}, which is data.target: take the name out of "
@@ -399,9 +408,7 @@ def encode(table: Table, cfg: config.Data) -> dict[str, Any]:
     """The content that data.py keeps: the rows of both splits as tensors, and their shape."""
     for name in table.columns:
         _check_cells(table, name, cfg)
-    order = torch.randperm(table.ends[-1], generator=torch.Generator().manual_seed(cfg.split_seed))
-    held_out = max(1, round(cfg.validation * len(order)))
-    val, train = order[:held_out], order[held_out:]
+    val, train = _divide(table, cfg)
     if len(train) < 2:
         raise config.ConfigError(f"data.validation = {cfg.validation} leaves no rows for training")
     features = [name for name in table.columns if name != cfg.target]
@@ -420,7 +427,7 @@ def encode(table: Table, cfg: config.Data) -> dict[str, Any]:
     source = str(table.files[0]) if len(table.files) == 1 else f"{len(table.files)} files"
     if left:
         source += f" without {', '.join(map(repr, left))}, which only numbers the rows"
-    words = f"{len(order):,} rows of {source}; {target['words']}"
+    words = f"{table.ends[-1]:,} rows of {source}; {target['words']}"
     if again := _count_again(rows, train, val):
         words += f"; {again:,} of the {len(val):,} rows held out are for training, too"
     return {
@@ -435,6 +442,29 @@ def encode(table: Table, cfg: config.Data) -> dict[str, Any]:
             "words": words,
         },
     }
+
+
+def _divide(table: Table, cfg: config.Data) -> tuple[Tensor, Tensor]:
+    """The rows that are held out, drawn by chance, and those for training."""
+    chance, count = torch.Generator().manual_seed(cfg.split_seed), table.ends[-1]
+    if table.groups is None:
+        order = torch.randperm(count, generator=chance)
+        held_out = max(1, round(cfg.validation * count))
+        return order[:held_out], order[held_out:]
+    if table.groups.null_count:
+        row = pc.index(pc.is_null(table.groups), True).as_py()
+        raise config.ConfigError(
+            f"{table.place(row)}: column {cfg.groups!r}, data.groups, is empty: fill it"
+        )
+    found = table.groups.unique()
+    groups = torch.tensor(pc.index_in(table.groups, value_set=found).to_numpy())
+    place = torch.randperm(len(found), generator=chance)[groups]  # of its group, for each row
+    ends = place.bincount().cumsum(0)[:-1]  # of all groups but the last
+    if not len(ends):
+        raise config.ConfigError(f"data.groups = {cfg.groups!r}: all rows are of one group")
+    held_out = int(ends[(ends - cfg.validation * count).abs().argmin()])
+    order = place.argsort(stable=True)
+    return order[:held_out], order[held_out:]
 
 
 def _count_again(rows: tuple[Tensor, ...], train: Tensor, val: Tensor) -> int:

@@ -80,7 +80,7 @@ def prepare(cfg: config.Data, folder: Path) -> None:
     torch.save(rows, folder / ROWS)
     tokenizer.save_pretrained(folder / TOKENIZER)
     words = _words([document for some in encoded.values() for document in some], cfg.length)
-    words += _left_out(cfg, splits["train"] + splits["val"])
+    words += _again(**splits) + _left_out(cfg, splits["train"] + splits["val"])
     chat = any(isinstance(record.content, list) for record in splits["train"])
     about = {"vocabulary": len(tokenizer), "weights": weights, "chat": chat, "words": words}
     (folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
@@ -92,6 +92,13 @@ def _words(documents: list[Document], length: int) -> str:
     gone = sum(not cut([document], length) for document in documents)
     words = f"{len(documents):,} conversations or texts, {long:,} longer than {length} tokens"
     return f"{words}, {gone:,} left out" if gone else words
+
+
+def _again(train: list[Record], val: list[Record]) -> str:
+    """How many records were held out from training in vain."""
+    seen = {repr(record.content) for record in train}
+    again = sum(repr(record.content) in seen for record in val)
+    return f"; {again:,} of the {len(val):,} held out are for training, too" if again else ""
 
 
 def _left_out(cfg: config.Data, records: list[Record]) -> str:
@@ -260,7 +267,8 @@ def _named(turn: Any) -> Any:
     if not {"from", "value"} <= turn.keys() - {"role"}:
         return {**turn, "content": _joined(turn.get("content"))}
     speaker = turn["from"]
-    return {"role": SPEAKERS.get(speaker, speaker), "content": turn["value"]}
+    role = SPEAKERS.get(speaker, speaker)
+    return {"role": role, "content": turn["value"], "weight": turn.get("weight")}
 
 
 def _is_turn(turn: dict[str, Any]) -> bool:
@@ -403,11 +411,17 @@ def _answers(chats: list[Rendered], tokenizer: Any) -> Iterator[Document]:
         yield Document([*ids, *end], [*counts, *(True for _ in end)])
 
 
+def _is_learnt(turn: dict[str, Any]) -> bool:
+    """Whether a turn is an answer; those that OpenAI's files leave out have the weight 0."""
+    return turn["role"] == "assistant" and turn.get("weight") != 0
+
+
 def render(record: Record, tokenizer: Any) -> list[Rendered]:
     """A conversation by the tokenizer's template, and where the answers are.
 
-    Some templates write an answer differently once other turns follow, as without what was thought.
-    Then each answer has a text of its own, which the answer ends.
+    Words with which a conversation begins answer nothing, and are not learnt. Some templates write
+    an answer differently once other turns follow, as without what was thought. Then each answer has
+    a text of its own, which the answer ends.
     """
     import jinja2
 
@@ -420,7 +434,7 @@ def render(record: Record, tokenizer: Any) -> list[Rendered]:
     write = partial(tokenizer.apply_chat_template, tokenize=False)
     try:
         whole = write(turns)
-        places = [place for place, turn in enumerate(turns) if turn["role"] == "assistant"]
+        places = [n for n, turn in enumerate(turns) if n and _is_learnt(turn)]
         asked = [write(turns[:place], add_generation_prompt=True) for place in places]
         through = [write(turns[: place + 1]) for place in places]
     except (ValueError, TypeError, jinja2.TemplateError) as error:

@@ -72,6 +72,12 @@ def news(folder: Path, part: str = "") -> Path:
     return folder
 
 
+def said(form: str, between: str = "", whole: str = "{}") -> str:
+    """Texts of their own, each with a class, in a form of a row."""
+    rows = (form.format(f"the word {n} of all words", n % 2) for n in range(ROWS))
+    return whole.format(between.join(rows))
+
+
 def written(path: Path, content: str | bytes) -> Path:
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
@@ -109,6 +115,13 @@ JSON_LINES = "".join(json.dumps(record) + "\n" for record in records())
 BOTH = f"{2 * ROWS} images in 2 classes"
 IMAGES = (f"{ROWS} images in 2 classes", "images")
 THREE = (f"{ROWS} rows, 3 columns", "rows")
+USELESS = "all its columns only tell the rows apart"
+PAIRS = (f"{ROWS} conversations of prompt and completion", "conversations")
+TEXTS = (f"{ROWS} texts in text", "conversations")
+LABELLED = (f"{ROWS} rows, 2 columns: texts in ", "labelled texts")
+PAIR = '{{"en": "{0}?", "de": "{0}!"}}'
+INSIDE = '{{"data": {{"text": "{0}", "label": {1}}}}}'
+LABEL = '{{"text": "{0}", "label": {1}}}'
 # How a source is made, the words that name it, and what the converted data are.
 SOURCES: dict[str, tuple[Callable[[Path], Path], str, tuple[str, str]]] = {
     "mnist": (mnist, "MNIST's files", IMAGES),
@@ -136,6 +149,11 @@ SOURCES: dict[str, tuple[Callable[[Path], Path], str, tuple[str, str]]] = {
     ),
     "rows.jsonl": (lambda p: written(p, JSON_LINES), "write other columns as a table", THREE),
     "rows.json": (lambda p: written(p, json.dumps(records())), "other columns as a table", THREE),
+    "qa.csv": (lambda p: written(p, "asked;said\n" + said("{0}?;{0}!\n")), USELESS, PAIRS),
+    "one.csv": (lambda p: written(p, "said\n" + said("{}\n")), USELESS, TEXTS),
+    "pairs.jsonl": (lambda p: written(p, said(PAIR + "\n")), "without a question", PAIRS),
+    "inside.jsonl": (lambda p: written(p, said(INSIDE + "\n")), "records without", LABELLED),
+    "labels.json": (lambda p: written(p, said(LABEL, ", ", "[{}]")), "are read from", LABELLED),
     "parts": (partitions, "in folders by value", (f"{2 * ROWS} rows, 4 columns", "rows")),
     "rows.feather": (feathered, "is a file of Arrow", THREE),
     "rows.arrow": (streamed, "is a file of Arrow", THREE),

@@ -702,6 +702,33 @@ def test_texts_beside_groups_and_gaps_are_found(tmp_path: Path) -> None:
     assert "leave out the 1 row without label: the program refuses them" in found.words
 
 
+def test_rows_that_belong_together_are_said(tmp_path: Path) -> None:
+    """Those of a patient, by which they can be held out together; and days."""
+    columns: dict[str, Callable[[int], object]] = {
+        "patient_id": lambda n: n // 4,
+        "on": lambda n: f"2024-03-{1 + n % 28:02d}",
+        "pulse": lambda n: 60 + n * 7 % 41,
+        "sick": lambda n: n // 4 % 2,
+    }
+    words = look.look(csv_of(tmp_path / "t.csv", columns)).words
+    assert any(w.endswith("hold them out together with data.groups=patient_id") for w in words)
+    assert any(w.startswith("on: the rows to hold out are drawn by chance") for w in words)
+
+
+def test_short_texts_are_found_by_their_name(tmp_path: Path) -> None:
+    """Titles of two words are no prose; labels that differ by blanks and gaps are said."""
+    columns: dict[str, Callable[[int], object]] = {
+        "message": lambda n: "" if n % 30 == 7 else f"word {n}",
+        "label": lambda n: ["spam", "ham", " Spam"][n % 3],
+    }
+    found = look.look(csv_of(tmp_path / "t.csv", columns))
+    assert found.kind == "labelled texts"
+    assert found.words[1:] == [
+        "label: 'spam' and ' Spam' are different: write them alike",
+        "leave out the 2 rows without message: nothing is learnt from them",
+    ]
+
+
 def test_tables_with_a_free_text_stay_tables(tmp_path: Path) -> None:
     columns: dict[str, Callable[[int], object]] = {
         "size": lambda n: n % 17 + 0.5,

@@ -120,6 +120,25 @@ def test_text_in_parts_is_a_text(tmp_path: Path) -> None:
         [*documents.read_file(source, "messages")]
 
 
+@pytest.mark.parametrize("names", [("role", "content"), ("from", "value")])
+def test_answers_that_nobody_asked_for_or_wants_are_not_learnt(
+    names: tuple[str, str], tmp_path: Path
+) -> None:
+    """Words before the first question, and answers of weight 0; all of them are read."""
+    words, weights = ("Hello!", "Where?", "Not so.", "Where?", "This."), (1, 1, 0, 1, 1)
+    roles = ("assistant", "user", "assistant", "user", "assistant")
+    every = zip(roles, words, weights, strict=True)
+    turns = [{"role": role, "content": said, "weight": weight} for role, said, weight in every]
+    new = dict(zip(("role", "content"), names, strict=True))
+    renamed = [{new.get(name, name): part for name, part in turn.items()} for turn in turns]
+    (record,) = documents.read_file(Path(write(tmp_path / "chats.jsonl", [renamed])), "messages")
+    tokenizer = documents.train_tokenizer(settings(tmp_path), [record])
+    (found,) = documents.encode([record], tokenizer)
+    tokens = zip(found.tokens, found.counts, strict=True)
+    assert tokenizer.decode([token for token, counts in tokens if counts]) == "This.<|im_end|>\n"
+    assert "Hello!" in tokenizer.decode(found.tokens)
+
+
 def test_calls_of_tools_are_written_by_the_template(tmp_path: Path) -> None:
     """Where the template has none, they would be lost in silence."""
     call = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "find"}}]}
@@ -231,6 +250,15 @@ def test_what_is_not_read_is_said(tmp_path: Path) -> None:
         data.prepare(cfg)
     named = documents.read_splits(replace(cfg, source=str(folder / "test.jsonl")))
     assert len(named["train"] + named["val"]) == len(CHATS)
+
+
+def test_conversations_that_are_in_both_splits_are_said(tmp_path: Path) -> None:
+    """What is measured on them shows nothing."""
+    (folder := tmp_path / "chats").mkdir()
+    write(folder / "train.jsonl", CHATS[1:])
+    write(folder / "val.jsonl", [*CHATS[:1], *CHATS[2:4]])
+    splits, _ = opened(settings(tmp_path, source=str(folder)))
+    assert "; 2 of the 3 held out are for training, too" in str(splits.shape)
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".json"])

@@ -8,6 +8,7 @@ class Data:
     categories: list[str]
     leave_out: list[str]
     gaps: list[str]
+    groups: str
     folder: str
     validation: settings.Fraction
     split_seed: int

@@ -574,6 +574,23 @@ def test_dates_are_refused(day: str, tmp_path: Path) -> None:
     assert prepared(tmp_path, path, categories).shape.values == 5 + len({*table["since"]})
 
 
+def test_rows_of_a_group_are_held_out_together(tmp_path: Path) -> None:
+    """About as many rows as otherwise; the group itself is not learnt from."""
+    table = flats() | {"owner": [f"{n % 10:03}" for n in range(ROWS)]}
+    path = write(tmp_path / "flats.csv", table)
+    train, val, shape = prepared(tmp_path, path, "data.groups=owner")
+    assert (len(train), len(val), shape.numbers) == (32, 8, 3)
+    assert "owner" not in str(shape.columns)
+    place = torch.load(data.prepared_path(settings(tmp_path, path, "data.groups=owner")))["places"]
+    rows = place["rows"].tolist()
+    assert {row % 10 for row in rows} == {rows[0] % 10, rows[-1] % 10}
+    assert 'must be "" or a column besides' in refusal(tmp_path, path, "data.groups=rent")
+    alone = write(tmp_path / "one.csv", flats() | {"owner": ["A"] * ROWS})
+    assert "all rows are of one group" in refusal(tmp_path, alone, "data.groups=owner")
+    gap = write(tmp_path / "gap.csv", flats() | {"owner": ["A", None] * (ROWS // 2)})
+    assert "column 'owner', data.groups, is empty" in refusal(tmp_path, gap, "data.groups=owner")
+
+
 def test_rows_that_are_in_both_splits_are_said(tmp_path: Path) -> None:
     """What is predicted for them shows nothing."""
     table = {name: cells[:20] * 2 for name, cells in flats().items()}

@@ -55,6 +55,7 @@ class Shape:
     labels: list[str]  # of the classes
     before: list[str]  # classes of the pretrained head, in their order
     long: int  # texts that have `length` tokens or more
+    doubts: str = field(default="", compare=False)  # about the validation
 
     @property
     def keeps_head(self) -> bool:
@@ -62,7 +63,8 @@ class Shape:
         return self.before == self.labels
 
     def __str__(self) -> str:
-        words = f"{self.classes} classes, {self.long:,} texts of {self.length} tokens or more"
+        long = f"{self.long:,} texts of {self.length} tokens or more"
+        words = f"{self.classes} classes, {long}{self.doubts}"
         if not self.weights:
             return words
         if self.keeps_head:
@@ -139,12 +141,22 @@ def prepare(cfg: config.Data) -> None:
         "labels": labels,
         "before": known.labels,
         "long": sum(int((inputs[:, -1] != padding).sum()) for inputs, _ in encoded),
+        "doubts": _doubts(train, val),
     }
     partial = target.with_suffix(".partial")
     partial.mkdir(exist_ok=True)
     known.tokenizer.save_pretrained(partial / "tokenizer")
     torch.save({"about": about, "splits": encoded}, partial / "tokens.pt")
     partial.replace(target)  # the folder appears whole
+
+
+def _doubts(train: list[Row], val: list[Row]) -> str:
+    """Words about texts that training has seen, and about classes that nothing teaches."""
+    seen, taught = {row.text for row in train}, {row.label for row in train}
+    again = sum(row.text in seen for row in val)
+    words = f"; {again:,} of the {len(val):,} texts held out are for training, too" if again else ""
+    untaught = sorted({row.label for row in val} - taught)
+    return f"{words}; no text for training is {untaught[0]!r}" if untaught else words
 
 
 def open_splits(cfg: config.Data) -> Splits:

@@ -131,6 +131,9 @@ def test_folder_of_splits(tmp_path: Path) -> None:
     assert texts(splits.train, cfg) == expected(ROWS)
     # A class that training has no text of is a class, too.
     assert texts(splits.val, cfg) == [*expected(ROWS[3:5]), ("nine", 2)]
+    again, untaught = str(splits.shape).split("; ")[1:]
+    assert again == "2 of the 3 texts held out are for training, too"
+    assert untaught == "no text for training is 'zero or one'"
 
 
 def test_folder_as_the_hub_has_it(tmp_path: Path) -> None:
