@@ -352,7 +352,7 @@ def test_loss_and_metrics_are_known(tmp_path: Path) -> None:
     assert 0 < count < batch.targets.numel()
     even = torch.zeros(*batch.targets.shape, splits.shape.vocabulary)
     right = even.scatter(2, batch.targets.clamp(min=0)[..., None], 100.0)
-    assert model.loss_sum(right, batch.targets).item() == pytest.approx(0), "another loss: on purpose?"
+    assert model.loss_sum(right, batch.targets).item() == pytest.approx(0), "another loss?"
     expected = count * math.log(splits.shape.vocabulary)
     assert model.loss_sum(even, batch.targets).item() == pytest.approx(expected)
     assert model.metric_sums(right, batch.targets)["accuracy"].item() == count
