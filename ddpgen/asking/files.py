@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ddpgen.asking import foreign_lines, formats, images, parquet, records, tables, texts
+from ddpgen.asking import foreign_lines, formats, images, parquet, records, tables, texts, trees
 from ddpgen.asking.column import Column
 from ddpgen.asking.found import ROWS, Found, number, option
 from ddpgen.errors import DdpgenError, show
@@ -62,6 +62,7 @@ def _parquet(path: Path, source: str) -> Found:
     """Conversations, texts, or a table, by what stands at the file's end."""
     file = parquet.read(path)
     names = [column.name for column in file.columns]
+    trees.refuse(path, names)
     whole = [column.name for column in file.columns if column.text]
     others = [name for name in names if name not in whole]
     words = [f"{number(file.rows, 'row')}, {number(len(names), 'column')}: {', '.join(names)}"]
@@ -109,6 +110,7 @@ def _records(path: Path, source: str) -> Found | None:
     found = records.read(path, ROWS)
     if not found:
         return None
+    trees.refuse(path, found[0])
     if chat := records.column_of_conversations(found):
         return _conversations([f"{len(found):,} conversations in {chat}"], chat, source)
     columns = columns_of_records(found)

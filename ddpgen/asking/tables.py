@@ -4,6 +4,7 @@ import bz2
 import csv
 import gzip
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -27,6 +28,12 @@ def read(path: Path, source: str) -> Found | None:
     """
     with _open(path) as file:
         header = file.readline()
+        if header.lower().startswith("sep="):
+            raise DdpgenError(
+                f"--data {show(str(path))}: the first line, {show(header.strip())}, is for "
+                "spreadsheets, and names no columns",
+                remedy="delete this line",
+            )
         file.seek(0)
         delimiter = max(",;\t|", key=header.count)
         csv.field_size_limit(sys.maxsize)  # a text may be a book
@@ -36,7 +43,7 @@ def read(path: Path, source: str) -> Found | None:
         found = [row for row in islice(reader, most) if row]
         more = "more than " if next(reader, None) else ""
     rows = [row for row in found if len(row) == len(names)]
-    if not rows:
+    if not rows or 2 * len(rows) < len(found):
         _refuse_header(path, names, found)
         return None
     columns = list(columns_of(names, rows))
@@ -158,17 +165,19 @@ def _refuse_packed(path: Path, delimiter: str) -> None:
 
 
 def _refuse_header(path: Path, names: list[str], rows: list[list[str]]) -> None:
-    """Refuse a table in which no row has as many cells as the first line has names."""
+    """Refuse a table in which most rows have more or fewer cells than the first line has names."""
     if names and not rows:
         raise DdpgenError(
             f"--data {show(str(path))}: {number(len(names), 'name')} of columns and no row",
             remedy="write the rows below the line of names",
         )
     if rows:
+        ((cells, _),) = Counter(map(len, rows)).most_common(1)
         raise DdpgenError(
-            f"--data {show(str(path))}: the first line has {number(len(names), 'name')}, the row "
-            f"below has {number(len(rows[0]), 'cell')}",
-            remedy="begin the file with one line of names, and write one line for each row",
+            f"--data {show(str(path))}: the first line has {number(len(names), 'name')}, most rows "
+            f"have {number(cells, 'cell')}",
+            remedy="begin the file with one line of names, without remarks above it, and write one "
+            "line for each row",
         )
 
 

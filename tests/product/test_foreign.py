@@ -109,6 +109,39 @@ def streamed(path: Path) -> Path:
     return path
 
 
+def messages() -> list[dict[str, object]]:
+    """Trees of a question, two answers, and a question to the second that nobody answered."""
+    rows = []
+    for tree in range(ROWS):
+        for name, parent, role in (
+            ("q", None, "prompter"),
+            ("a", "q", "assistant"),
+            ("b", "q", "assistant"),
+            ("c", "b", "prompter"),
+        ):
+            above = parent and f"{parent}{tree}"
+            text = f"{name} is a long text of tree {tree}"
+            row = {"message_id": f"{name}{tree}", "parent_id": above, "role": role, "text": text}
+            rows.append(row)
+    return rows
+
+
+def trees(path: Path) -> Path:
+    """The same, each tree as one record."""
+    rows = messages()
+    of = {row["message_id"]: {**row, "replies": []} for row in rows}
+    for row in of.values():
+        if above := of.get(row["parent_id"]):
+            above["replies"].append(row)
+    whole = ({"message_tree_id": n, "prompt": of[f"q{n}"]} for n in range(ROWS))
+    return written(path, "".join(json.dumps(tree) + "\n" for tree in whole))
+
+
+def branches(path: Path) -> Path:
+    parquet.write_table(pa.Table.from_pylist(messages()), path)
+    return path
+
+
 WEKA = "@relation flats\n@attribute 'the size' numeric\n@attribute b numeric\n@ATTRIBUTE c {x}\n"
 UMLAUTS = table(",", "größe,höhe,lage\n")
 JSON_LINES = "".join(json.dumps(record) + "\n" for record in records())
@@ -117,6 +150,7 @@ IMAGES = (f"{ROWS} images in 2 classes", "images")
 THREE = (f"{ROWS} rows, 3 columns", "rows")
 USELESS = "all its columns only tell the rows apart"
 PAIRS = (f"{ROWS} conversations of prompt and completion", "conversations")
+CHATS = (f"{ROWS} conversations in messages", "conversations")
 TEXTS = (f"{ROWS} texts in text", "conversations")
 LABELLED = (f"{ROWS} rows, 2 columns: texts in ", "labelled texts")
 PAIR = '{{"en": "{0}?", "de": "{0}!"}}'
@@ -154,6 +188,13 @@ SOURCES: dict[str, tuple[Callable[[Path], Path], str, tuple[str, str]]] = {
     "pairs.jsonl": (lambda p: written(p, said(PAIR + "\n")), "without a question", PAIRS),
     "inside.jsonl": (lambda p: written(p, said(INSIDE + "\n")), "records without", LABELLED),
     "labels.json": (lambda p: written(p, said(LABEL, ", ", "[{}]")), "are read from", LABELLED),
+    "oasst.jsonl": (
+        lambda p: written(p, "".join(json.dumps(row) + "\n" for row in messages())),
+        "messages that answer each other by parent_id",
+        CHATS,
+    ),
+    "oasst.parquet": (branches, "messages that answer each other", CHATS),
+    "trees.jsonl": (trees, "trees of messages", CHATS),
     "parts": (partitions, "in folders by value", (f"{2 * ROWS} rows, 4 columns", "rows")),
     "rows.feather": (feathered, "is a file of Arrow", THREE),
     "rows.arrow": (streamed, "is a file of Arrow", THREE),
@@ -186,6 +227,22 @@ def test_lines_convert(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     found = converted(error)
     assert found.kind == kind
     assert size in found.words[0]
+
+
+@pytest.mark.parametrize("name", ["oasst.jsonl", "oasst.parquet", "trees.jsonl"])
+def test_branches_become_conversations(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of each tree, from its first question to an answer."""
+    monkeypatch.chdir(tmp_path)
+    converted(told(SOURCES[name][0](tmp_path / name)))
+    lines = (tmp_path / f"{name.partition('.')[0]}-chats.jsonl").read_text().splitlines()
+    chats = [json.loads(line)["messages"] for line in lines]
+    assert len(chats) == ROWS
+    for tree, (asked, answered) in enumerate(chats):
+        assert asked == {"role": "user", "content": f"q is a long text of tree {tree}"}
+        assert answered["role"] == "assistant"
+        assert answered["content"].endswith(f" is a long text of tree {tree}")
 
 
 NAMED = {

@@ -546,7 +546,9 @@ def test_names_and_rows_that_do_not_fit_are_told(tmp_path: Path) -> None:
     """What the program would refuse, or nothing can be learnt from."""
     for text, reason in {
         "a,a\n1,2": "two columns are called a",
-        "written by a tool\na,b\n1,2": "the first line has 1 name, the row below has 2 cells",
+        "written by a tool\na,b\n1,2": "the first line has 1 name, most rows have 2 cells",
+        "# of 2019\n# by a tool\na,b\n1,2\n3,4": "the first line has 1 name, most rows have 2",
+        "sep=;\na;b\n1;2": "the first line, sep=;, is for spreadsheets",
     }.items():
         (tmp_path / "t.csv").write_text(text)
         with pytest.raises(DdpgenError, match=reason):

@@ -472,6 +472,7 @@ def test_rows_far_from_those_of_the_training(tmp_path: Path) -> None:
 FILES = {
     "latin.csv": ("gr\u00f6\u00dfe,rent\n1,2\n".encode("latin-1"), "the header is not in UTF-8"),
     "wide.csv": ("size,rent\n1,2\n".encode("utf-16"), "the file is in UTF-16: save the file in"),
+    "sep.csv": (b"sep=;\nsize;rent\n1;2\n", "the first line is for spreadsheets, and names no"),
     "flats.xlsx": (b"PK\x03\x04...", "zip archive or a spreadsheet: save the table as CSV"),
 }
 
