@@ -126,7 +126,7 @@ class Column:
 
     @cached_property
     def names_groups(self) -> bool:
-        """Whether it is called a number of something of which there are several rows each."""
+        """Whether the name is that of a number of something, with several rows of each."""
         return bool(IDENTIFIER.fullmatch(self.name)) and 2 < self.values <= len(self.cells) / 2
 
     @cached_property

@@ -54,7 +54,7 @@ def of_text(path: Path, encoding: str) -> list[str]:
     )
 
 
-def _records(path: Path, delimiter: str = ",") -> str:
+def records(path: Path, delimiter: str = ",") -> str:
     """An expression for the records of JSON, or for the rows of a table, as objects with names."""
     file = f"open({_at(path)}, encoding='utf-8-sig')"
     match path.suffix.lower():
@@ -77,7 +77,7 @@ def of_texts_in_columns(
         [
             "import csv, json",
             f"with open({target!r}, 'w', encoding='utf-8') as file:",
-            f"    for row in {_records(path, delimiter)}:",
+            f"    for row in {records(path, delimiter)}:",
             f"        print(json.dumps({{{record}}}), file=file)",
         ]
     )
@@ -88,7 +88,7 @@ def of_nested(path: Path, table: str) -> list[str]:
     return _indented(
         [
             "import json, pandas  # pip install pandas",
-            f"rows = {_records(path)}",
+            f"rows = {records(path)}",
             f"pandas.json_normalize(rows).to_csv({table!r}, index=False)",
         ]
     )
@@ -99,7 +99,7 @@ def of_records(path: Path, table: str) -> list[str]:
     return _indented(
         [
             "import csv, json",
-            f"rows = {_records(path)}",
+            f"rows = {records(path)}",
             "names = {name: 0 for row in rows for name in row}",
             f"file = csv.DictWriter(open({table!r}, 'w', newline='', encoding='utf-8'), names)",
             "file.writeheader(), file.writerows(rows)",

@@ -172,10 +172,11 @@ def _refuse_header(path: Path, names: list[str], rows: list[list[str]]) -> None:
             remedy="write the rows below the line of names",
         )
     if rows:
-        ((cells, _),) = Counter(map(len, rows)).most_common(1)
+        others = Counter(len(row) for row in rows if len(row) != len(names))
+        ((cells, _),) = others.most_common(1)
         raise DdpgenError(
-            f"--data {show(str(path))}: the first line has {number(len(names), 'name')}, most rows "
-            f"have {number(cells, 'cell')}",
+            f"--data {show(str(path))}: the first line has {number(len(names), 'name')}, rows "
+            f"below have {number(cells, 'cell')}",
             remedy="begin the file with one line of names, without remarks above it, and write one "
             "line for each row",
         )

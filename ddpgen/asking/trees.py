@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from pathlib import Path
 
+from ddpgen.asking import foreign_lines
 from ddpgen.errors import DdpgenError, show
 
 MESSAGE = {"message_id", "parent_id", "role", "text"}
@@ -36,16 +37,10 @@ def refuse(path: Path, names: Collection[str]) -> None:
 
 def _read(path: Path) -> list[str]:
     """Lines that read all records."""
-    at = repr(str(path.absolute()))
-    match path.suffix.lower():
-        case ".parquet":
-            more, records = ["from pyarrow import parquet"], f"parquet.read_table({at}).to_pylist()"
-        case ".json":
-            more, records = [], f"json.load(open({at}, encoding='utf-8-sig'))"
-        case _:
-            lines = f"open({at}, encoding='utf-8-sig')"
-            more, records = [], f"[json.loads(line) for line in {lines} if line.strip()]"
-    return ["import json", *more, f"records = {records}"]
+    if path.suffix.lower() == ".parquet":
+        read = f"parquet.read_table({str(path.absolute())!r}).to_pylist()"
+        return ["import json", "from pyarrow import parquet", f"records = {read}"]
+    return ["import json", f"records = {foreign_lines.records(path)}"]
 
 
 def _of_messages() -> list[str]:

@@ -51,7 +51,7 @@ UTF_16 = "the file is in UTF-16: save the file in UTF-8"
 NO_TABLES = {  # by the first bytes of a file
     b"\xff\xfe": UTF_16,
     b"\xfe\xff": UTF_16,
-    b"sep=": "the first line is for spreadsheets, and names no columns: delete it",
+    b"sep=": "the first line is for spreadsheets, and names no columns: delete the line",
     b"PK\x03\x04": "the file is a zip archive or a spreadsheet: save the table as CSV in UTF-8",
 }
 FEWEST_ROWS = 10

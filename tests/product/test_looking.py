@@ -546,8 +546,8 @@ def test_names_and_rows_that_do_not_fit_are_told(tmp_path: Path) -> None:
     """What the program would refuse, or nothing can be learnt from."""
     for text, reason in {
         "a,a\n1,2": "two columns are called a",
-        "written by a tool\na,b\n1,2": "the first line has 1 name, most rows have 2 cells",
-        "# of 2019\n# by a tool\na,b\n1,2\n3,4": "the first line has 1 name, most rows have 2",
+        "written by a tool\na,b\n1,2": "the first line has 1 name, rows below have 2 cells",
+        "# 2019\n# by a tool\na,b\n1,2\n3,4": "the first line has 1 name, rows below have 2 cells",
         "sep=;\na;b\n1;2": "the first line, sep=;, is for spreadsheets",
     }.items():
         (tmp_path / "t.csv").write_text(text)

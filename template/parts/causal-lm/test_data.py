@@ -253,7 +253,7 @@ def test_what_is_not_read_is_said(tmp_path: Path) -> None:
 
 
 def test_conversations_that_are_in_both_splits_are_said(tmp_path: Path) -> None:
-    """What is measured on them shows nothing."""
+    """The validation loss of such conversations shows nothing."""
     (folder := tmp_path / "chats").mkdir()
     write(folder / "train.jsonl", CHATS[1:])
     write(folder / "val.jsonl", [*CHATS[:1], *CHATS[2:4]])
