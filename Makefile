@@ -61,7 +61,7 @@ lint: $(VENV)/dev    ## style and types of ddpgen itself
 
 .PHONY: matrix
 matrix: $(VENV)/dev    ## each program trained with each tracker and tool, every mistake put in; writes docs/matrix.md and mutants.md
-	$(PYTEST) tests/product tests/clusters/test_files.py tests/check/test_rendered.py tests/mutants --seed=$(SEED) --programs=all \
+	$(PYTEST) tests/product tests/clusters/test_files.py tests/check/test_rendered.py tests/mutants --seed=$(SEED) --thorough --programs=all \
 	    --own-tests=pairs --mutants=all --page=docs/matrix.md --page=docs/mutants.md </dev/null
 
 .PHONY: gpu-bundle
@@ -76,7 +76,7 @@ gpu: gpu-bundle    ## train them on the GPUs of this machine, run projects' own 
 .PHONY: clusters
 clusters: $(VENV)/dev    ## real clusters: jobs preempted, nodes lost, networks cut, 64 nodes; writes docs/clusters.md
 	@if [[ $$(id -u) == 0 ]] && command -v apt-get >/dev/null; then tests/clusters/install.sh; fi
-	$(BIN)/python -m pytest -rs --summary tests/clusters --clusters=all --page=docs/clusters.md </dev/null
+	$(BIN)/python -m pytest -rs --summary tests/clusters --thorough --page=docs/clusters.md </dev/null
 
 .PHONY: update-tests
 update-tests: $(VENV)/dev    ## updates from every release to every later one, and of 500 randomly edited projects

@@ -83,6 +83,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(reason)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is marked as thorough, unless `--thorough` is given."""
+    if not config.getoption("--thorough"):
+        thorough = [item for item in items if item.get_closest_marker("thorough")]
+        config.hook.pytest_deselected(items=thorough)
+        items[:] = [item for item in items if item not in thorough]
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
     """The hook that pytest-xdist asks."""
@@ -139,10 +147,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption(
         "--own-tests",
-        choices=["models", "pairs"],
-        default="models",
-        help="which generated projects run their own tests: enough for every value of every "
-        "option (the default), or for every pair",
+        choices=["few", "pairs"],
+        default="few",
+        help="which generated projects run their own tests: the default one and a few with much "
+        "that can be chosen (the default), or enough for every pair of values",
     )
     parser.addoption(
         "--updates",
@@ -151,10 +159,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="which versions are updated to which: every one to the next, or to every later one",
     )
     parser.addoption(
-        "--clusters",
-        choices=["some", "all"],
-        default="some",
-        help="what is done to jobs on clusters: the least, or also what is marked as thorough",
+        "--thorough",
+        action="store_true",
+        help="run also what is marked as thorough, for which `make test` has no time",
     )
     parser.addoption(
         "--page",

@@ -11,12 +11,8 @@ from ddpgen.rendering.render import render
 from tests.clusters import network, page, slurm_lab
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked as thorough, unless `--clusters=all`; tell the page the rest."""
-    if config.getoption("--clusters") == "some":
-        thorough = [item for item in items if item.get_closest_marker("thorough")]
-        config.hook.pytest_deselected(items=thorough)
-        items[:] = [item for item in items if item not in thorough]
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tell the page what is done to jobs."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
             item.user_properties += [(page.DISTURBANCE, what) for what in disturbances(item)]
@@ -46,20 +42,20 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def environment(request: pytest.FixtureRequest) -> dict[str, str]:
-    """A user's environment; with `--clusters=some`, ranks and preparations are forked.
+    """A user's environment; without `--thorough`, ranks and preparations are forked.
 
     Jobs start them by tests/forked then.
     """
-    some = request.config.getoption("--clusters") == "some"
-    return network.environment(*([request.getfixturevalue("forked")] if some else []))
+    all_of_it = request.config.getoption("--thorough")
+    return network.environment(*([] if all_of_it else [request.getfixturevalue("forked")]))
 
 
 @pytest.fixture(scope="session")
 def lab(request: pytest.FixtureRequest) -> Iterator[slurm_lab.Lab]:
     """Four nodes with four cores and two counted GPUs each."""
     slurm_lab.skip_if_impossible()
-    # With `--clusters=some` no node is lost: none that a busy machine makes late shall seem so.
-    patience = {"slurmd_timeout": 60} if request.config.getoption("--clusters") == "some" else {}
+    # Without `--thorough` no node is lost: none that a busy machine makes late shall seem so.
+    patience = {} if request.config.getoption("--thorough") else {"slurmd_timeout": 60}
     with slurm_lab.cluster(**patience) as cluster:
         yield cluster
 

@@ -89,7 +89,7 @@ def folder(project: Callable[..., Path]) -> Path:
 @pytest.fixture(scope="module")
 def arguments(request: pytest.FixtureRequest) -> tuple[str, ...]:
     """A minute on two cores, as SLURM looks at times every 30 s; a preemption comes at once."""
-    steps = 1500 if request.config.getoption("--clusters") == "all" else 250
+    steps = 1500 if request.config.getoption("--thorough") else 250
     return (*LONG, f"train.max_steps={steps}")
 
 

@@ -164,6 +164,7 @@ OURS = {
 }
 
 
+@pytest.mark.thorough
 def test_our_own_tests_know_them(tree: Path) -> None:
     """Nothing but the page's places knows families, options and networks by name."""
     files = [f"tests/{file}" for file in OURS]

@@ -248,11 +248,16 @@ def test_only_what_varies_is_a_template(name: str) -> None:
     )
 
 
-def test_types(tmp_path: Path, chosen: list[Answers]) -> None:
-    """Mypy, strict: whole projects with every pair of options, and what others have besides."""
+def test_types(tmp_path: Path, chosen: list[Answers], pytestconfig: pytest.Config) -> None:
+    """Mypy, strict: whole projects with every value of each option, and what others have besides.
+
+    With all programs, whole projects with every pair of values.
+    """
     joined = Joined()
+    asked = pytestconfig.getoption("--programs")
+    wholes = programs.every_pair() if asked == "all" else programs.every_value()
     parts = [(answers, False) for answers in chosen]
-    for answers, whole in [*((answers, True) for answers in programs.every_pair()), *parts]:
+    for answers, whole in [*((answers, True) for answers in wholes), *parts]:
         files = {path: text for path, text in template.project(answers) if path.endswith(".py")}
         joined.add(files, identifier(answers), whole)
     texts = {template.text("pyproject.toml", answers) or "" for answers in chosen}

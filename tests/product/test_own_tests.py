@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from ddpgen.asking.question import Answers
+from ddpgen.asking.question import Answers, Value
 from ddpgen.rendering.render import render
-from product import programs
+from product import programs, template
 from product.combinations import identifier
 from product.forkserver import ONE_THREAD
 from product.preloaded import run_tests
+
+MACHINERY = ("tests/engine/", "tests/tools/")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -23,15 +25,33 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def selected(how_many: str) -> list[Answers]:
-    """Enough projects for every value of every option, or for every pair of values."""
-    return programs.every_pair() if how_many == "pairs" else programs.every_value()
+    """Enough projects for every file of tests about the machinery, or for every pair of values."""
+    if how_many == "pairs":
+        return programs.every_pair()
+    paths = [path for path in template.files() if path.startswith(MACHINERY)]
+    return programs.few_with_all(programs.every_value(), paths, _whether_there)
+
+
+def _whether_there(path: str, text: str | None) -> list[str]:
+    return [path] * bool(text)
 
 
 def test_project_passes_its_own_tests(answers: Answers, tmp_path: Path, forked: Path) -> None:
     """The output says which tests failed, and where the project is."""
-    project = tmp_path / "project"
+    run(answers, tmp_path / "project", forked)
+
+
+@pytest.mark.parametrize("model", template.QUESTIONS["model"].values)
+def test_model_and_data_pass_their_own_tests(model: Value, tmp_path: Path, forked: Path) -> None:
+    """The tests of what is the user's, with every model."""
+    run({"model": model}, tmp_path / "project", forked, "tests/test_*.py")
+
+
+def run(answers: Answers, project: Path, forked: Path, pattern: str = "tests") -> None:
+    """Run a project's own tests, or some of them; all have to pass."""
     render(answers, project)
-    arguments = ["-q", "-p", "no:cacheprovider", "--durations=5"]
+    tests = map(str, sorted(project.glob(pattern)))
+    arguments = ["-q", "-p", "no:cacheprovider", "--durations=5", *tests]
     variables, python = {"WANDB_MODE": "offline"}, forked / "python"
     outcome = run_tests(project, arguments, variables, seconds=900, python=python)
     assert outcome.code == 0, f"cd {project} && python -m pytest\n{outcome.output[-6000:]}"
