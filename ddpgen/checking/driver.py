@@ -12,7 +12,7 @@ from ddpgen.checking.reading import beside, grouping, notebooks
 from ddpgen.checking.reading.callers import tried_out
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.projects import ProjectFile, project_files
-from ddpgen.checking.reading.scripts import Script
+from ddpgen.checking.reading.scripts import Script, is_script
 from ddpgen.checking.registry import STYLE, Hit, Rule
 from ddpgen.checking.settings import Settings
 from ddpgen.errors import DdpgenError, show
@@ -84,6 +84,8 @@ def _read(selection: Selection, report: Report) -> tuple[list[Module], list[Scri
                 ]
             else:
                 scripts.append(Script(path, text, frozenset(names)))
+                if not is_script(path):
+                    report.notes.append(f"{show(path)} was read as a launch file")
         except (OSError, ValueError, SyntaxError, RecursionError) as error:
             reason = _reason(error)
             if named:

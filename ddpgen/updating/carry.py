@@ -38,7 +38,8 @@ def carry_over(
             del given[outdated[0]]
     except DdpgenError as error:
         if error.option in kept:
-            error.remedy = error.remedy or f"give it too: {error.option}=..."
+            another = f"give another answer in the same command: {error.option}=..."
+            error.remedy = error.remedy or another
         raise
 
 

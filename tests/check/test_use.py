@@ -126,6 +126,13 @@ def test_mistakes_in_settings(code: Path, line: str, message: str) -> None:
     assert found(code) == ["D9", "K7", "G11"], "that is for others to complain about"
 
 
+def test_named_file_of_an_unknown_kind_is_said_to_be_read_as_a_launch_file(tmp_path: Path) -> None:
+    (tmp_path / "job.txt").write_text("srun python train.py\n")
+    (tmp_path / "table.csv").write_text("a,b\n1,2\n")
+    assert "txt was read as a launch file" in ddpgen("check", "job.txt", cwd=tmp_path).stdout
+    assert "csv was read as a launch file" in ddpgen("check", "table.csv", cwd=tmp_path).stdout
+
+
 def test_nothing_to_check_is_no_success(tmp_path: Path) -> None:
     nothing = ddpgen("check", ".", cwd=tmp_path)
     assert nothing.returncode == 2

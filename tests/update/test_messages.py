@@ -300,7 +300,7 @@ def test_chosen_answer_that_no_longer_fits_is_named(lab: Lab, tmp_path: Path) ->
     done = lab.ddpgen("set", "clusters=pbs", cwd=project)
     assert done.returncode == 2
     assert "container=pyxis: is a SLURM plug-in" in done.stderr
-    assert "give it too: container=..." in done.stderr
+    assert "give another answer in the same command: container=..." in done.stderr
 
 
 def test_diff_shows_what_the_user_did(lab: Lab, project: Path) -> None:
