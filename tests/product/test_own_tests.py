@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from product.combinations import identifier
 from product.forkserver import ONE_THREAD
 from product.preloaded import run_tests
 
+LEFT_BY_OTHERS = ("pytest-of-", "torchelastic_", "torchinductor_")
 MACHINERY = ("tests/engine/", "tests/tools/")
 
 
@@ -59,16 +61,23 @@ def run(answers: Answers, project: Path, forked: Path, pattern: str = "tests") -
 
 
 def test_default_project_passes_in_a_new_python(tmp_path: Path) -> None:
-    """As users start the tests; the others are forked from a process that has imported torch."""
+    """As users start the tests; the others are forked from a process that has imported torch.
+
+    Nothing stays in the folder for temporary files but what pytest and torchrun leave there.
+    """
     project = tmp_path / "project"
     render({}, project)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q"],
-        cwd=project,
-        env={**os.environ, **ONE_THREAD},
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
+    with tempfile.TemporaryDirectory() as temporary:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q"],
+            cwd=project,
+            env={**os.environ, **ONE_THREAD, "TMPDIR": temporary},
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=False,
+        )
+        names = [path.name for path in Path(temporary).iterdir()]
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    left = [name for name in names if not name.startswith(LEFT_BY_OTHERS)]
+    assert not left, "the project's tests leave files behind"

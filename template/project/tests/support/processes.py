@@ -31,7 +31,7 @@ class World:
         """
         on_gpus = not per_node and max(size, beside) <= torch.cuda.device_count()
         per_node = per_node or (size if on_gpus else max(1, size // 2))  # CPUs: two nodes at least
-        self.results = Path(tempfile.mkdtemp(prefix="ranks-"))
+        self.answers = tempfile.TemporaryDirectory(prefix="ranks-")  # gone with the world
         self.store = create_c10d_store(True, "127.0.0.1", 0, wait_for_workers=False)
         shared = {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": str(per_node)}
         shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.store.port)}
@@ -40,7 +40,7 @@ class World:
         self.processes = []
         for rank in range(size):
             variables = shared | {"RANK": str(rank), "LOCAL_RANK": str(rank % per_node)}
-            call = (variables, self.results / str(rank), act, args)
+            call = (variables, Path(self.answers.name, str(rank)), act, args)
             self.processes.append(CONTEXT.Process(target=_rank, args=call))
             self.processes[-1].start()
 
@@ -64,7 +64,7 @@ class World:
 
     def answer(self, rank: int) -> dict[str, Any]:
         """A rank's answer: its "value", or its "error"."""
-        path = self.results / str(rank)
+        path = Path(self.answers.name, str(rank))
         return pickle.loads(path.read_bytes()) if path.exists() else {"error": KILLED}
 
 
