@@ -84,7 +84,7 @@ update-tests: $(VENV)/dev    ## updates from every release to every later one, a
 
 .PHONY: attack
 attack: $(VENV)/dev    ## 10,000 hostile sets of answers; commands killed at random moments, full disks, races
-	$(PYTEST) tests/attack --attacks=10000 --kills=40 --seed=$(SEED) </dev/null
+	$(PYTEST) tests/attack --thorough --attacks=10000 --kills=40 --seed=$(SEED) </dev/null
 
 .PHONY: faults
 faults: $(VENV)/dev    ## put mistakes into ddpgen itself, one at a time: our own tests have to notice

@@ -194,8 +194,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--kills", type=int, default=1, help="how often each command is killed")
     parser.addoption(
         "--mutants",
-        choices=["one", "all"],
-        default="one",
-        help="which mistakes are put into generated projects: one of each row of the catalogue "
-        "(the default), or all",
+        choices=["some", "all"],
+        default="some",
+        help="which mistakes are put into generated projects: one of some rows of the catalogue, "
+        "drawn by the seed (the default), or all",
     )

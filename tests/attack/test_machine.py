@@ -91,8 +91,14 @@ def assert_nothing_or_all(
     assert lab.git("status", "--porcelain", cwd=project) == ""
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        pytest.param(name, number, marks=[pytest.mark.thorough] * (row != column))
+        for row, name in enumerate(COMMANDS)
+        for column, number in enumerate([signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+    ],
+)
 def test_killed_at_random(
     lab: Lab,
     place: Path,

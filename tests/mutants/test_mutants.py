@@ -1,8 +1,9 @@
 """Every mistake of the catalogue turns a test of the generated project red that names it.
 
-One mistake of each row by default; `--mutants=all` tries all.
+Some rows by default, drawn by `--seed`, with one mistake each; `--mutants=all` tries all.
 """
 
+import random
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from product import template
 from mutants import page, run
 from mutants.table import BASES, MUTATIONS, Mutation
 
+SOME = 40  # mistakes that are tried by default
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "pitfalls.md"
 
 VERDICTS = {run.PASSED: "survived", run.FAILED: "killed"}
@@ -20,14 +22,16 @@ VERDICTS = {run.PASSED: "survived", run.FAILED: "killed"}
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "mutation" in metafunc.fixturenames:
-        chosen = selected(metafunc.config.getoption("--mutants"))
+        chosen = selected(*map(metafunc.config.getoption, ("--mutants", "--seed")))
         metafunc.parametrize("mutation", chosen, ids=[f"{m.pitfall}-{m.mistake}" for m in chosen])
 
 
-def selected(how_many: str) -> list[Mutation]:
-    """The first of each row, or all."""
+def selected(how_many: str, seed: int) -> list[Mutation]:
+    """All, or the first of a few rows."""
+    if how_many == "all":
+        return MUTATIONS
     first = {mutation.pitfall: mutation for mutation in reversed(MUTATIONS)}
-    return MUTATIONS if how_many == "all" else list(reversed(first.values()))
+    return random.Random(seed).sample([*first.values()], SOME)
 
 
 @pytest.fixture(scope="session")

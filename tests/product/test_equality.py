@@ -4,6 +4,7 @@ Generated projects test whole batches in float64 themselves.
 """
 
 import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from ddpgen.asking.question import Answers
 from product import template
 from product.combinations import combinations, identifier, singles
 from product.preloaded import run_tests
-from product.programs import STEP_OPTIONS, cores
+from product.programs import STEP_OPTIONS, plain
 
 HERE = Path(__file__).parent
 
@@ -26,24 +27,27 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def projects(seed: str) -> list[Answers]:
-    """A few of each family, in which every value of every option occurs.
+    """A few of each family.
 
-    Always the same ones, in which a value that changes nothing but the config, as HSDP does, occurs
-    with the first family alone; or, with a seed, others, in which that occurs with each.
+    Always the same ones: of the first family as many as have every value, of each other family two
+    with as much switched on as can be, with DDP and with FSDP, where HSDP has the same code. Or,
+    with a seed, others, in which every value occurs with each family.
     """
     # Precision is the test's own: autocast leaves float64 alone.
     rows = [row for row in combinations(STEP_OPTIONS) if row["amp"] == "off"]
-    programs = [_of_step(row) for row in cores()]
     first, *others = template.QUESTIONS["model"].values
     found = singles([row for row in rows if row["model"] == first], seed)
     for family in others:
         of_family = [row for row in rows if row["model"] == family]
-        found += singles([row for row in of_family if seed or _of_step(row) in programs], seed)
+        found += singles(of_family, seed) if seed else list(fullest(of_family))
     return found
 
 
-def _of_step(row: Answers) -> Answers:
-    return {name: row[name] for name in STEP_OPTIONS if name in row}
+def fullest(rows: Sequence[Answers]) -> Iterator[Answers]:
+    """Of those with DDP, and of those with FSDP, the one with least left out."""
+    for kind in (("off", "zero1"), ("fsdp",)):
+        alike = [row for row in rows if row["sharding"] in kind]
+        yield max(alike, key=lambda row: sum(not plain(row, name) for name in row))
 
 
 def test_ranks_equal_one_process(answers: Answers, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -99,14 +98,14 @@ def test_values_of_fsdp_count(value: str, tmp_path: Path, prepared: Path) -> Non
     assert close(changed)
 
 
-def test_a_model_beyond_this_host_is_estimated(tmp_path: Path) -> None:
-    """A GPT of 31 billion parameters, in a process that may take 8 GiB."""
+def test_a_model_beyond_this_host_is_estimated(tmp_path: Path, forked: Path) -> None:
+    """A GPT of 27 billion parameters, in a process that may take 8 GiB."""
     template.write({"model": "gpt", "tools": ["memory"]}, tmp_path)
     code = "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_AS, (2**33, 2**33));"
     code += "sys.argv[0] = 'memory'; runpy.run_module('tools.memory', run_name='__main__')"
-    sizes = ["model.width=8192", "model.layers=38", "model.heads=64", "data.window=256"]
+    sizes = ["model.width=12288", "model.layers=15", "model.heads=96", "data.window=256"]
     options = ["--ranks=1024", "--ranks-per-node=8", "--gib=80", "train.global_batch_size=1024"]
-    command = [sys.executable, "-c", code, *options, *sizes, f"data.source={ast.__file__}"]
+    command = [forked / "python", "-c", code, *options, *sizes, f"data.source={ast.__file__}"]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr[-2000:]
     last = run.stdout.splitlines()[-1]
@@ -120,7 +119,7 @@ FSDP_MODELS = [
 
 
 @pytest.mark.parametrize("row", FSDP_MODELS, ids=identifier)
-def test_blocks_are_found_before_a_change(row: Answers, tmp_path: Path) -> None:
+def test_blocks_are_found_before_a_change(row: Answers, tmp_path: Path, forked: Path) -> None:
     """What a project with DDP takes for blocks are those that model.BLOCK names with FSDP."""
     template.write({**row, "tools": ["memory"], "sharding": "fsdp"}, tmp_path)
     code = """
@@ -133,7 +132,7 @@ network = model.build(cfg.model, data.open_splits(cfg.data).shape)
 named = [part for part in network.modules() if isinstance(part, model.BLOCK)]
 assert [*map(id, gathering.repeated(network))] == [*map(id, named)] != []
 """
-    command = [sys.executable, "-c", code, *SIZES[str(row["model"])]]
+    command = [forked / "python", "-c", code, *SIZES[str(row["model"])]]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr[-2000:]
 
