@@ -84,7 +84,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked as thorough, unless `--thorough` is given."""
+    """Leave out what is marked as thorough, unless `--thorough` is given; programs come first.
+
+    They are what is promised of every combination of options, and end soon.
+    """
+    items.sort(key=lambda item: not slowness.is_of_many(item.nodeid))
     if not config.getoption("--thorough"):
         thorough = [item for item in items if item.get_closest_marker("thorough")]
         config.hook.pytest_deselected(items=thorough)

@@ -10,10 +10,14 @@ REST = 15  # minutes behind those of `--minutes`, after which nothing else begin
 BEGIN = time.monotonic()
 
 
+def is_of_many(test: str) -> bool:
+    """Whether the test of that id is one of thousands of a kind."""
+    return test.partition("tests/")[2].startswith(MANY)
+
+
 def reason(test: str, minutes: float) -> str:
     """Why the test of that id does not begin any more, or nothing (as when `minutes` is 0)."""
-    test = test.partition("tests/")[2]
-    left_out = test.startswith(MANY) and zlib.crc32(test.encode()) % TENTH
+    left_out = is_of_many(test) and zlib.crc32(test.encode()) % TENTH
     limit = minutes if left_out else minutes + REST
     over = minutes and time.monotonic() - BEGIN > 60 * limit
     return f"this machine is slow: {limit:g} minutes are over" if over else ""
