@@ -168,9 +168,9 @@ MUTATIONS = [
         "    try:\n        yield _setup(cfg)\n    finally:\n        dist.barrier()\n"
         "        dist.destroy_process_group()\n"),
     Mutation("D8", "an exception that is swallowed", "mlp", "train.py",
-        "        train(cfg, process)\n\n\n@dataclass",
-        "        try:\n            train(cfg, process)\n        except RuntimeError as error:\n"
-        "            print(error)\n\n\n@dataclass"),
+        "            train(cfg, process)\n\n\n@dataclass",
+        "            try:\n                train(cfg, process)\n"
+        "            except RuntimeError as error:\n                print(error)\n\n\n@dataclass"),
     Mutation("D8", "local ranks start again by themselves", "mlp", "engine/distributed.py",
         "max_restarts=0", "max_restarts=3", check="how often is the program's own affair"),
     Mutation("D8", "local ranks start again as by torch's default", "gpt", "engine/distributed.py",

@@ -2,8 +2,7 @@ def handed(monkeypatch: Patch, cfg: config.Config, device: torch.device) -> dict
     """The arguments that DDP is given on a device, by their names."""
     calls = common.record(monkeypatch, distributed, "DistributedDataParallel")
     distributed.wrap(built(cfg), distributed.Process(5, 1, 8, device), cfg)
-    ((_, options),) = calls
-    return options
+    return calls[0][1]
 
 
 def test_model_is_moved_whole_before_the_wrap(tmp_path: Path, monkeypatch: Patch) -> None:

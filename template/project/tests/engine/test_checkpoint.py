@@ -83,3 +83,6 @@ def test_power_cut_leaves_whole_files(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "fsync", note)
     path = save(tmp_path, 1)
     assert synced == [path.stat().st_size, 1, path.with_suffix(".json").stat().st_size, 2]
+    monkeypatch.setattr(torch, "save", lambda *_: torch.zeros(2).view(3))
+    with pytest.raises(RuntimeError, match="is invalid for input"):  # not of the disk
+        save(tmp_path, 2)

@@ -25,10 +25,8 @@ class World:
     """Ranks that run a function, each in a process of its own."""
 
     def __init__(self, size: int, act: Any, *args: Any, per_node: int = 0, beside: int = 0) -> None:
-        """Start the ranks, as if on nodes with `per_node` ranks each. All must be picklable.
-
-        They use GPUs if each has a GPU, also in a world of `beside` ranks that a test compares.
-        """
+        """Start the ranks, as if on nodes with `per_node` ranks each. All must be picklable."""
+        # They use GPUs if each has a GPU, also in a world of `beside` ranks that a test compares.
         on_gpus = not per_node and max(size, beside) <= torch.cuda.device_count()
         per_node = per_node or (size if on_gpus else max(1, size // 2))  # CPUs: two nodes at least
         self.answers = tempfile.TemporaryDirectory(prefix="ranks-")  # gone with the world
