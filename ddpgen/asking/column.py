@@ -4,43 +4,17 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 
+from ddpgen.asking.cells import EMPTY, MARKS, UNIT, is_date, is_number, is_numeral
+
 FEW_VALUES = 20  # so many whole numbers are rather classes
-# Numbers that `table` refuses: with a decimal comma, marks between thousands, a sign, another dash
-# than -, parentheses, or a unit that most of them have.
-_SIGN, _BELOW, _PLAIN = "[$€£¥%]", "[-+\u2212\u2013]", r"\d*\.?\d+"
-_COMMAS = r"(\d+,\d+|\d{1,3}([.,' \xa0]\d{3})+([.,]\d+)?)"
-MARKED = re.compile(
-    rf"{_BELOW}?({_SIGN}?\s?{_BELOW}?{_COMMAS}\s?{_SIGN}?|{_SIGN}\s?{_BELOW}?{_PLAIN}"
-    rf"|{_PLAIN}\s?{_SIGN}|\({_SIGN}?\s?({_PLAIN}|{_COMMAS})\s?{_SIGN}?\))"
-    rf"|[\u2212\u2013]{_PLAIN}"
-)
-UNIT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+) ?([A-Za-z°µΩ]\S{0,7})")
-# Days and times that ISO 8601 writes otherwise: 31/12/2019, 12/31/19 10:30, Jan 5, 2020, 10:30.
-_MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[.]?"
-_DAY = r"\d{1,2}"
-_TIME = r"\d{1,2}:\d\d(:\d\d(\.\d+)?)?( ?[ap]\.?m\.?)?"
-_DATE = (
-    rf"({_DAY}[./-]{_DAY}[./-](\d\d|\d{{4}})|\d{{4}}[./]{_DAY}[./]{_DAY}"
-    rf"|{_DAY}[ -]{_MONTH}[ -]\d{{2,4}}|{_MONTH} {_DAY},? \d{{4}})"
-)
-WRITTEN_DATE = re.compile(rf"({_DATE},?([ T]{_TIME})?|{_TIME})", re.IGNORECASE)
 # id, row_id, PassengerId, and what pandas calls the index of rows.
 IDENTIFIER = re.compile(r"(?i:(.*[_ .-])?id)|.*[a-z]I[dD]|Unnamed: \d+|__index_level_\d+__")
+DIGITS = 15  # of a number; a float of 64 bits may lose more
+DAY_IN_DIGITS = re.compile(r"(19|20)\d{6}")
+CLOCK = {"time", "timestamp", "date", "datetime", "day", "year", "unix", "epoch"}
 FEWEST_ROWS = 10  # of which a count is told from quantities
-# What Arrow takes for an empty cell of CSV, and so does `table`.
-EMPTY = {
-    *("#N/A", "#N/A N/A", "#NA", "N/A", "n/a", "NA", "NULL", "null"),
-    *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
-}
-# What people write for an empty cell, in small letters.
-MARKS = {
-    *("?", "-", "--", "---", ".", "..", "_", "*", "unknown", "unk", "missing", "empty", "blank"),
-    *("none", "nil", "null", "(null)", "na", "n.a.", "n/a", "n/d", "nd", "not available", "tbd"),
-    *("not applicable", "not known", "no data", "undefined", "keine angabe", "k.a."),
-}
 FEW = 10  # one of so many cells, at most, is another text that stands for an empty cell
 STRAY = 20  # one of so many cells, at most, is a mistake among numbers
 LONG = 3.0  # words of a cell, in the mean, from which a column is one of texts to read
@@ -67,7 +41,7 @@ class Column:
     @cached_property
     def have_marks(self) -> bool:
         """Whether all cells are numbers, some of them written like 1234,5 or 1.234,5 or $12."""
-        return bool(self.cells) and not self._plain and all(map(_is_numeral, self.cells))
+        return bool(self.cells) and not self._plain and all(map(is_numeral, self.cells))
 
     @cached_property
     def have_unit(self) -> bool:
@@ -80,24 +54,35 @@ class Column:
 
     @cached_property
     def _plain(self) -> bool:
-        return all(map(_is_number, self.cells))
+        return all(map(is_number, self.cells))
 
     @cached_property
     def dates(self) -> bool:
-        """Whether all cells are days or times, which `table` does not take."""
-        return bool(self.cells) and not self.numbers and all(map(_is_date, self.cells))
+        """Whether all cells are days or times, also as 20191231, of which no later one is known."""
+        written = not self.numbers or all(DAY_IN_DIGITS.fullmatch(c.strip()) for c in self.cells)
+        return bool(self.cells) and written and all(map(is_date, self.cells))
+
+    @cached_property
+    def rise_with_time(self) -> bool:
+        """Whether the rows are in the order of numbers that are called as times are."""
+        named = self.numbers and self._plain and CLOCK & {*re.split(r"[^a-z]+", self.name.lower())}
+        numbers = [float(cell) for cell in self.cells] if named else []
+        return len({*numbers}) > FEW_VALUES and numbers == sorted(numbers)
 
     @cached_property
     def codes(self) -> bool:
-        """Whether the cells only name something by digits, as 00123 does and 123 does not."""
+        """Whether the cells only name something by digits: 00123, or more than a float can hold."""
         cells = [cell.strip() for cell in self.cells]
-        padded = any(len(cell) > 1 and cell.startswith("0") for cell in cells)
-        return padded and all(map(str.isdecimal, cells))
+        if not all(map(str.isdecimal, cells)):
+            return False
+        numbers = {cell for cell in cells if len(cell) > DIGITS}
+        lost = len({*map(float, numbers)}) < len(numbers)
+        return lost or any(len(cell) > 1 and cell.startswith("0") for cell in cells)
 
     @cached_property
     def names_in_digits(self) -> bool:
         """Whether `table` would take the cells for quantities, or refuse texts among them."""
-        texts = [cell for cell in self.cells if not _is_numeral(cell)]
+        texts = [cell for cell in self.cells if not is_numeral(cell)]
         return self.codes or 0 < 2 * len(texts) < len(self.cells)
 
     @cached_property
@@ -108,7 +93,7 @@ class Column:
     @cached_property
     def tells_rows_apart(self) -> bool:
         """Whether nothing can be learnt: nearly each row has its own text, a date, or a gap."""
-        names = self.codes or not self.numbers
+        names = self.codes or self.dates or not self.numbers
         own = 2 * self.values > len(self.cells) or self.dates
         return not self.cells or self.counts_rows or (names and own)
 
@@ -194,7 +179,7 @@ class Column:
 def column_of(name: str, cells: Sequence[str]) -> Column:
     """A column without its empty cells, and without texts that stand for them among numbers."""
     filled = [cell for cell in cells if cell.strip() and cell not in EMPTY]
-    texts = Counter(cell for cell in filled if not _is_numeral(cell))
+    texts = Counter(cell for cell in filled if not is_numeral(cell))
     mixed = 0 < 2 * texts.total() < len(filled)
     marks = _marks(texts, len(filled)) if mixed else []
     others = [text for text in texts if text not in marks] if mixed else []
@@ -214,10 +199,6 @@ def _marks(texts: Counter[str], filled: int) -> list[str]:
     return known or ([*texts] if alone else [])
 
 
-def _is_numeral(cell: str) -> bool:
-    return _is_number(cell) or bool(MARKED.fullmatch(cell.strip()))
-
-
 def lack_names(columns: list[Column]) -> bool:
     """Whether the first row is no header: numbers above numbers, or texts that come again.
 
@@ -228,22 +209,4 @@ def lack_names(columns: list[Column]) -> bool:
     few = [column for column in texts if not column.tells_rows_apart]
     again = bool(few) and all(column.cells.count(column.name) > 1 for column in few)
     fractions = not texts and not all(name.strip().isdecimal() for name in others)
-    return (again or fractions) and all(map(_is_number, others))
-
-
-def _is_date(cell: str) -> bool:
-    if WRITTEN_DATE.fullmatch(cell.strip()):
-        return True
-    try:
-        datetime.fromisoformat(cell.strip())
-    except ValueError:
-        return False
-    return True
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+    return (again or fractions) and all(map(is_number, others))

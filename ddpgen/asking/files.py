@@ -4,7 +4,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ddpgen.asking import foreign_lines, formats, images, parquet, records, tables, texts, trees
+from ddpgen.asking import (
+    foreign_lines,
+    formats,
+    image_shards,
+    images,
+    parquet,
+    records,
+    tables,
+    texts,
+    trees,
+)
 from ddpgen.asking.column import Column
 from ddpgen.asking.found import ROWS, Found, number, option
 from ddpgen.errors import DdpgenError, show
@@ -17,7 +27,9 @@ COLUMN = "messages"  # in which conversations are looked for, where nothing else
 
 def in_images(source: Path) -> Found | None:
     """Images in a folder, or in one file or several."""
-    found = images.in_shards(source) or (images.in_folders(source) if source.is_dir() else None)
+    found = image_shards.in_shards(source) or (
+        images.in_folders(source) if source.is_dir() else None
+    )
     return found and Found(
         [found.words, *found.more], "images", [*found.arguments, *SIZE], OF_FAMILY
     )

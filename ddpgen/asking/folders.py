@@ -1,11 +1,12 @@
 """Looks at a folder, or at the files that a pattern names: which of them a family reads."""
 
 import glob
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ddpgen.asking import images, splits, text_folders
 from ddpgen.asking.files import RECORDS, in_images, look_at_file, tokens
+from ddpgen.asking.formats import PLAIN
 from ddpgen.asking.found import Found, number
 from ddpgen.errors import DdpgenError, show
 
@@ -23,11 +24,20 @@ def look_in_folder(folder: Path) -> Found | None:
         return _tokens(folder, files)
     if files := tables or _inside(folder, {".jsonl"}):
         found = _several(folder, files)
-        more = images.loose(folder) if found else 0
-        return found and found.saying([f"not read: {number(more, 'image')}"] if more else [])
+        return found and found.saying([*_not_read(folder, files)])
     if (inside := _only_folder(folder)) and (found := look_in_folder(inside)):
         return found
     return text_folders.look(folder)
+
+
+def _not_read(folder: Path, files: Sequence[Path]) -> Iterator[str]:
+    """Words about what else lies in a folder."""
+    others = [path for path in _inside(folder, {*RECORDS, *PLAIN}) if path not in files]
+    if others:
+        shown = f"{others[0].name}, ... ({len(others):,} files)"
+        yield f"not read: {others[0].name if len(others) == 1 else shown}"
+    if more := images.loose(folder):
+        yield f"not read: {number(more, 'image')}"
 
 
 def _only_folder(folder: Path) -> Path | None:

@@ -4,8 +4,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from ddpgen.asking import foreign_arrays, formats, images, splits
 from ddpgen.asking import foreign_lines as lines
-from ddpgen.asking import formats, images, splits
 from ddpgen.errors import DdpgenError, show
 
 TRUSTED = "a pickle may run any code when it is read: do so only where you trust who wrote it"
@@ -17,7 +17,6 @@ NAMES = {
     ".mat": "a file of MATLAB",
     ".h5": "a file of HDF5",
     ".hdf5": "a file of HDF5",
-    ".npy": "a file of NumPy",
     ".npz": "an archive of NumPy",
     ".sqlite": "a database of SQLite",
     ".db": "a database",
@@ -76,20 +75,38 @@ def _refuse_file(path: Path) -> None:
         _by_lines(path, "is a file of Arrow", lines.of_arrow(path, table), table)
     elif ending == ".arff":
         _by_lines(path, "is a table of Weka (ARFF)", lines.of_arff(path, table), table)
+    elif ending == ".npy":
+        _refuse_arrays(path, [path])
     elif ending in NAMES:
         _refuse(path, f"is {NAMES[ending]}, which no family reads", OWN)
+    formats.refuse_labelled(path)
 
 
 def _refuse_rows(path: Path, table: str) -> None:
     """Refuse a file of the UCI repository: rows with commas, semicolons or blanks."""
-    first = formats.first(path).decode(errors="replace").strip().partition("\n")[0]
+    encoding = formats.encoding_of(path)
+    first = formats.first(path).decode(encoding, errors="replace").strip().partition("\n")[0]
+    first = re.sub('"[^"]*"', "text", first)
     comma = next((mark for mark in ",;" if mark in first), "")
-    between = rf"\s*{comma}\s*" if comma else r"\s+"
-    parts = re.split(between, first.strip())
-    headed = not any(re.match(r"[+-]?\.?\d", cell) for cell in parts)
+    headed = not any(re.match(r"[+-]?\.?\d", cell.strip()) for cell in first.split(comma or None))
     reason = "rows" if headed else "rows without names of columns"
-    code = lines.of_rows(path, table, between, named=headed)
+    code = lines.of_rows(path, table, comma, encoding, named=headed)
     _by_lines(path, f"{reason}, in a file whose ending no family reads", code, table)
+
+
+def _refuse_arrays(path: Path, files: Sequence[Path]) -> None:
+    """Refuse files of NumPy: tokens, a table, or more."""
+    header = formats.first(files[0])
+    whole = re.search(rb"'descr': '[<>|][iu]\d'", header)
+    shape = (re.search(rb"'shape': \(([\d, ]*)\)", header) or [b"", b""])[1]
+    sides = len(re.findall(rb"\d+", shape))
+    if sides == 1 and whole:
+        result = str(path if path.is_dir() else path.with_suffix(".bin"))
+        _by_lines(path, "tokens of NumPy", foreign_arrays.of_tokens(files), result)
+    if sides == 2 and len(files) == 1:
+        table = f"{path.stem}.csv"
+        _by_lines(path, "a table of NumPy", foreign_arrays.of_array(files[0], table), table)
+    _refuse(path, "holds arrays of NumPy, which no family reads", OWN)
 
 
 # --- Folders --------------------------------------------------------------------------------------
@@ -100,13 +117,13 @@ def _refuse_folder(folder: Path) -> None:
     names = {path.name for path in inside}
     files = [path for path in inside if path.is_file()]
     if found := next((name for name in names if IDX.fullmatch(name)), ""):
-        code = lines.of_idx(folder, packed=found.endswith(".gz"))
+        code = foreign_arrays.of_idx(folder, packed=found.endswith(".gz"))
         _by_lines(folder, "images and labels in MNIST's files (idx)", code, "images")
     if {"batches.meta", "meta"} & names and {"data_batch_1", "train"} & {p.name for p in files}:
-        code = lines.of_cifar(folder, hundred="meta" in names)
+        code = foreign_arrays.of_cifar(folder, hundred="meta" in names)
         _by_lines(folder, "CIFAR's images in pickles", code, "images", TRUSTED)
     if {"batches.meta.txt", "fine_label_names.txt"} & names and any(_ends(files, ".bin")):
-        code = lines.of_cifar_bytes(folder, hundred="fine_label_names.txt" in names)
+        code = foreign_arrays.of_cifar_bytes(folder, hundred="fine_label_names.txt" in names)
         _by_lines(folder, "CIFAR's images in binary files", code, "images")
     if any(pair <= names for pair in BOXES) and images.loose(folder):
         reason = "images with boxes or masks beside them, which no family learns"
@@ -115,6 +132,8 @@ def _refuse_folder(folder: Path) -> None:
     if any("=" in path.name and path.is_dir() and any(path.rglob("*.parquet")) for path in inside):
         code = lines.of_partitions(folder, f"{folder.name}.parquet")
         _by_lines(folder, "a Parquet table in folders by value", code, f"{folder.name}.parquet")
+    if files and len(arrays := _ends(files, ".npy")) == len(files):
+        _refuse_arrays(folder, arrays)
     _refuse_flat(folder, [path for path in files if path.suffix.lower() in images.ENDINGS])
     _refuse_texts(folder, [path for path in inside if path.is_dir()])
 
@@ -130,7 +149,7 @@ def _refuse_flat(folder: Path, found: Sequence[Path]) -> None:
     if all(matches) and 1 < len(classes) <= len(found) / 2:
         shown = f"{', '.join(sorted(classes)[:3])}{', ...' if len(classes) > 3 else ''}"
         reason = f"{len(found):,} images in one folder, with classes in their names: {shown}"
-        _by_lines(folder, reason, lines.of_flat(folder), "sorted")
+        _by_lines(folder, reason, foreign_arrays.of_flat(folder), "sorted")
 
 
 def _refuse_texts(folder: Path, inside: Sequence[Path]) -> None:

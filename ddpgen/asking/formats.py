@@ -2,9 +2,11 @@
 
 import codecs
 import csv
+import re
 from pathlib import Path
 
 from ddpgen.asking import foreign_lines
+from ddpgen.asking.cells import is_number
 from ddpgen.errors import DdpgenError, show
 
 FIRST = 2**16  # bytes of a text that are looked at
@@ -15,6 +17,7 @@ SMALL = {".bin", ".json", ".jsonl", ".tar"}  # endings that projects know in sma
 MARK = b"\xef\xbb\xbf"  # what some programs write before UTF-8
 UTF_16 = "is in UTF-16: save the file in UTF-8"
 NO_UTF_8 = "is not text in UTF-8: save the file in UTF-8"
+WESTERN = "cp1252"  # of Windows, and of Latin-1 all that is printed
 CONTENTS = {
     b"\xff\xfe": UTF_16,
     b"\xfe\xff": UTF_16,
@@ -48,23 +51,62 @@ def refuse(path: Path) -> None:
         )
     if reason := _reason(path, ending):
         raise DdpgenError(f"--data {show(str(path))}: {reason}", remedy=in_utf_8(path, reason))
+    if ending in TEXTS:
+        refuse_labelled(path)
 
 
 def in_utf_8(path: Path, reason: str) -> str:
     """How to write a text in UTF-8, where that is the reason for which a file is refused."""
     if reason not in (UTF_16, NO_UTF_8):
         return ""
-    encoding = "utf-16" if reason == UTF_16 else "latin-1"
-    named = (
-        "" if reason == UTF_16 else " (Western European; write another name where that is wrong)"
-    )
-    return "\n  ".join(
-        [
-            f"these lines of Python do that, from {encoding}{named}; then: --data utf8-"
-            + path.name.removesuffix(".gz"),
-            *foreign_lines.of_text(path, encoding),
-        ]
-    )
+    encoding = "utf-16" if reason == UTF_16 else WESTERN
+    named = "" if reason == UTF_16 else " (Western Europe; write another name where that is wrong)"
+    target = f"utf8-{path.name.removesuffix('.gz')}"
+    how = f"these lines of Python do that, from {encoding}{named}; then: --data {target}"
+    return "\n  ".join([how, *foreign_lines.of_text(path, encoding)])
+
+
+def encoding_of(path: Path) -> str:
+    """The encoding of a text, as Python calls it."""
+    begin = first(path)
+    if begin.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    return WESTERN if _no_text(begin) == NO_UTF_8 else "utf-8-sig"
+
+
+def refuse_labelled(path: Path) -> None:
+    """Refuse the lines of fastText, and rows with blanks between their cells.
+
+    Raises:
+        DdpgenError: the file holds such; the message has lines that write a table.
+    """
+    table = f"{path.name.partition('.')[0]}-table.csv"
+    if first(path).removeprefix(MARK).startswith(b"__label__"):
+        reason = "lines of fastText, a label and a text in each"
+        code = foreign_lines.of_labelled_lines(path, table)
+    elif path.suffix.lower() in (".txt", ".csv", ".tsv", ".dat") and _in_blanks(_lines(path)):
+        reason = "blanks stand between the columns"
+        code = foreign_lines.of_rows(path, table, "", encoding_of(path), named=_headed(path))
+    else:
+        return
+    how = f"convert the data with these lines of Python, then: --data {table}"
+    raise DdpgenError(f"--data {show(str(path))}: {reason}", remedy="\n  ".join([how, *code]))
+
+
+def _in_blanks(lines: list[str]) -> bool:
+    """Whether lines are rows of numbers, with blanks alone between them."""
+    rows = [line.split() for line in lines if line.strip()]
+    cells = [cell for row in rows[1:] for cell in row]
+    same = len(rows) > FEWEST_LINES and len({*map(len, rows)}) == 1 < len(rows[0])
+    return same and not re.search("[,;|\t]", rows[0][0] + lines[-1]) and _are_numbers(cells)
+
+
+def _are_numbers(cells: list[str]) -> bool:
+    return 2 * sum(map(is_number, cells)) > len(cells)
+
+
+def _headed(path: Path) -> bool:
+    return not _are_numbers(_lines(path)[0].split())
 
 
 def _reason(path: Path, ending: str) -> str:
@@ -95,10 +137,14 @@ def first(path: Path) -> bytes:
 
 def is_table(path: Path) -> bool:
     """Whether a text is a table: each of its first lines has as many cells."""
+    return any(_are_rows(_lines(path), delimiter) for delimiter in "\t;,")
+
+
+def _lines(path: Path) -> list[str]:
+    """The first whole lines of a text."""
     content = first(path)
-    lines = content.decode("utf-8-sig", errors="replace").splitlines()
-    lines = lines[:-1] if len(content) == FIRST else lines
-    return any(_are_rows(lines, delimiter) for delimiter in "\t;,")
+    lines = content.decode(encoding_of(path), errors="replace").splitlines()
+    return lines[:-1] if len(content) == FIRST else lines
 
 
 def _are_rows(lines: list[str], delimiter: str) -> bool:

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
-from ddpgen.asking import foreign_lines, image_tables
+from ddpgen.asking import foreign_lines, hints, image_tables
 from ddpgen.asking.column import FEWEST_ROWS, Column, column_of, lack_names
 from ddpgen.asking.found import ROWS, Found, listed, number, option
 from ddpgen.asking.texts import labelled_texts, text_and_label
@@ -66,8 +66,9 @@ def read(path: Path, source: str) -> Found | None:
     words = [size, *(column.describe() for column in columns), *_refused_rows(names, found)]
     words += [doubt for column in useful for doubt in column.doubts()]
     words += ["the rows behind these were not looked at"] if more else []
-    words += _about_split(columns, target)
-    words += _about_target(target)
+    words += hints.about_split(columns, target)
+    words += hints.about_target(target)
+    words += hints.about_copies([names, *rows], useful, target)
     arguments = [source, option("data.target", target.name), f"data.task={target.task()}"]
     if left := [column.name for column in columns if column not in useful]:
         arguments.append(f"data.leave_out={listed(left)}")
@@ -76,32 +77,6 @@ def read(path: Path, source: str) -> Found | None:
     if marks := sorted({mark for column in useful for mark in column.marks}):
         arguments.append(f"data.gaps={listed(marks)}")
     return Found(words, "rows", arguments)
-
-
-def _about_split(columns: Sequence[Column], target: Column) -> list[str]:
-    """Words about rows that belong together, and yet would be held out one by one."""
-    words = []
-    for column in columns:
-        if column.names_groups and column is not target:
-            same = f"{column.name}: several rows of each of {column.values:,}"
-            how = f"hold them out together with {option('data.groups', column.name)}"
-            words.append(f"{same}: where others are to be predicted for, {how}")
-        elif column.dates:
-            chance = f"{column.name}: the rows to hold out are drawn by chance, not the latest"
-            words.append(f"{chance}: of later days less may be predicted than is measured")
-    return words
-
-
-def _about_target(target: Column) -> list[str]:
-    """Words about the column to predict."""
-    words = [f"to predict: {target.name} -> {target.task()}"]
-    if target.values < 2:
-        words.append(f"{target.name} is the same in all rows: nothing can be learnt")
-    elif target.task() != "regression" and (rare := target.single()):
-        words.append(f"{target.name}: only one row is {rare}: leave such rows out, or join classes")
-    if target.gaps:
-        words.append(f"leave out the rows without {target.name}: the program refuses them")
-    return words
 
 
 def _refused_rows(names: list[str], rows: list[list[str]]) -> list[str]:

@@ -31,12 +31,16 @@ MARKED = (
     rf"|{_PLAIN}\s?{_SIGN}|\({_SIGN}?\s?({_PLAIN}|{_WITH_COMMAS})\s?{_SIGN}?\))\s*$"
     rf"|^\s*[\x{{2212}}\x{{2013}}]{_PLAIN}\s*$"
 )
+WHOLE = r"^[-+]?\d{1,76}$"
+EXACT = 2**53  # from here on, floats of 64 bits have no place for each whole number
 UNIT = r"^\s*[-+]?(?:\d+\.?\d*|\.\d+) ?(?P<unit>[A-Za-z°µΩ]\S{0,7})\s*$"  # 9.5 l/km
-# Days and times as people write them: 31.12.2019, 12/31/19 10:30, Jan 5, 2020, 10:30.
+# Days, months and times as people write them: 31.12.2019, 12/31/19 10:30, Jan 5, 2020, 2020-05.
 _MONTH = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[.]?"
 _DAY = (
     r"(\d{1,2}[./-]\d{1,2}[./-](\d\d|\d{4})|\d{4}[./-]\d{1,2}[./-]\d{1,2}"
-    rf"|\d{{1,2}}[ -]{_MONTH}[ -]\d{{2,4}}|{_MONTH} \d{{1,2}},? \d{{4}})"
+    rf"|\d{{1,2}}[ -]{_MONTH}[ -]\d{{2,4}}|{_MONTH} \d{{1,2}},? \d{{4}}"
+    rf"|\d{{4}}[./-](0?[1-9]|1[0-2])|(0?[1-9]|1[0-2])[/-]\d{{4}}|{_MONTH}[ -]\d{{2,4}}"
+    r"|\d{4}[ -]?(Q[1-4]|W\d\d)|Q[1-4][ -]\d{4})"
 )
 _TIME = r"\d{1,2}:\d\d(:\d\d([.]\d+)?)?( ?[ap][.]?m[.]?)?"
 DATE = rf"(?i)^\s*({_DAY}(,?[ T]{_TIME})?|{_TIME})\s*$"
@@ -45,6 +49,7 @@ ODD_ROW = re.compile(r"CSV parse error: Row #(\d+): Expected (\d+) columns, got 
 # What pandas calls the index of rows: in CSV, read again from CSV, in Parquet.
 INDEX = re.compile(r"|Unnamed: \d+|__index_level_\d+__")
 BLANKS = [" " * number for number in range(1, 9)]  # cells that are as good as empty
+DELIMITERS = (b",", b";", b"\t", b"|")
 PARQUET = b"PAR1"  # the begin of such a file
 FIRST = 2**16  # bytes of a file, in which its header ends
 UTF_16 = "the file is in UTF-16: save the file in UTF-8"
@@ -109,7 +114,7 @@ def read(cfg: config.Data, files: list[Path]) -> Table:
     for name in chosen:
         if name not in cfg.categories:
             for path, part in zip(files, parts, strict=True):
-                _check_digits(part[name], name, path)
+                _check_digits(_digits(part[name], name, path, cfg), name, path)
     columns = {name: _join(name, parts, files, name in cfg.categories) for name in chosen}
     words = [_words(cfg, path, part) for path, part in zip(files, parts, strict=True)]
     together = [_join(name, parts, files, True) for name in groups]
@@ -190,11 +195,9 @@ def _read_file(
     try:
         with pa.input_stream(str(path), compression="detect") as file:
             first = file.read(FIRST)
-        for begin, reason in NO_TABLES.items():
-            if first.startswith(begin):
-                raise config.ConfigError(f"{path} cannot be read: {reason}")
+        _refuse(path, first)
         if first.startswith(PARQUET):
-            return parquet.read_table(path)
+            return _without_views(parquet.read_table(path))
         table = csv.read_csv(
             path,
             csv.ReadOptions(use_threads=False),  # its messages then have the row
@@ -218,6 +221,29 @@ def _read_file(
     return table
 
 
+def _refuse(path: Path, first: bytes) -> None:
+    """Refuse a file that is no table, or that has blanks between its columns."""
+    for begin, reason in NO_TABLES.items():
+        if first.startswith(begin):
+            raise config.ConfigError(f"{path} cannot be read: {reason}")
+    names, row, *_ = [*first.split(b"\n", 2), b"", b""]
+    in_blanks = len(names.split()) == len(row.split()) > 1
+    if in_blanks and not any(mark in names + row for mark in DELIMITERS):
+        raise config.ConfigError(
+            f"{path} cannot be read: blanks stand between the columns: write commas there (in "
+            r"pandas read_csv with sep=r'\s+', then to_csv)"
+        )
+
+
+def _without_views(table: Any) -> Any:
+    """The same with texts of the usual type, which Arrow can compute with."""
+    for number, field in enumerate(table.schema):
+        if str(field.type) == "string_view":  # older versions of Arrow have no such type
+            texts = table[number].cast(pa.string())
+            table = table.set_column(number, field.name, texts)
+    return table
+
+
 def _in_words(path: Path, error: Exception) -> str:
     """Why a file cannot be read; rows are counted from 1, below the header."""
     if not (odd := ODD_ROW.match(str(error))):
@@ -232,7 +258,7 @@ def _in_words(path: Path, error: Exception) -> str:
 def _delimiter(first: bytes) -> str:
     """The character that stands most often between the names of the header, outside of quotes."""
     header = re.sub(rb'"[^"]*"', b"", first).lstrip().partition(b"\n")[0]
-    return max(",;\t|", key=lambda delimiter: header.count(delimiter.encode()))
+    return max(DELIMITERS, key=header.count).decode()
 
 
 def read_new(
@@ -364,15 +390,28 @@ def _check_header(path: Path, table: Any) -> None:
         )
 
 
-def _check_digits(array: Any, name: str, path: Path) -> None:
+def _digits(array: Any, name: str, path: Path, cfg: config.Data) -> Any:
+    """The whole numbers of a column with all of their digits; nothing where none could be lost.
+
+    Arrow makes floats of a column of CSV with a number of more than 64 bits.
+    """
+    if pa.types.is_integer(array.type) or pa.types.is_decimal(array.type):
+        return array
+    is_float = pa.types.is_floating(array.type)
+    if not is_float or (pc.max(pc.abs(array)).as_py() or 0) < EXACT or not _is_csv(path):
+        return pa.nulls(0, pa.int64())
+    cells = _read_file(path, _empty(cfg.gaps), {name: pa.string()}, [name])[name]
+    cells = pc.utf8_trim_whitespace(cells)
+    return cells.filter(pc.match_substring_regex(cells, WHOLE)).cast(pa.decimal256(76))
+
+
+def _check_digits(digits: Any, name: str, path: Path) -> None:
     """Refuse whole numbers that are different, but not any more when they are floats."""
-    if not pa.types.is_integer(array.type):
-        return
-    floats = array.cast(pa.float64(), safe=False)
-    if pc.count_distinct(floats).as_py() < pc.count_distinct(array).as_py():
+    floats = digits.cast(pa.float64(), safe=False)
+    if pc.count_distinct(floats).as_py() < pc.count_distinct(digits).as_py():
         raise config.ConfigError(
             f"{path}: column {name!r} has whole numbers that a float of 64 bits cannot tell "
-            f"apart: subtract {pc.min(array).as_py()} from all of them, or, if they only name "
+            f"apart: subtract {pc.min(digits).as_py()} from all of them, or, if they only name "
             "something, list the column in data.leave_out or data.categories"
         )
 
@@ -429,6 +468,8 @@ def encode(table: Table, cfg: config.Data) -> dict[str, Any]:
     if left:
         source += f" without {', '.join(map(repr, left))}, which only numbers the rows"
     words = f"{table.ends[-1]:,} rows of {source}; {target['words']}"
+    if same := [name for name in features if _tells_target(table, name, cfg.target)]:
+        words += f"; the target follows from {', '.join(map(repr, same))} alone: data.leave_out?"
     if again := _count_again(rows, train, val):
         words += f"; {again:,} of the {len(val):,} rows held out are for training, too"
     return {
@@ -466,6 +507,27 @@ def _divide(table: Table, cfg: config.Data) -> tuple[Tensor, Tensor]:
     held_out = int(ends[(ends - cfg.validation * count).abs().argmin()])
     order = place.argsort(stable=True)
     return order[:held_out], order[held_out:]
+
+
+def _tells_target(table: Table, name: str, target: str) -> bool:
+    """Whether a column is the target in other words: each value of either has one of the other.
+
+    Where most values are there once, that says nothing, unless their order is the same.
+    """
+    pairs = pa.table({"left": table.columns[name], "right": table.columns[target]}).drop_null()
+    distinct, others = (pc.count_distinct(pairs[side]).as_py() for side in ("left", "right"))
+    if len(pairs) < FEWEST_ROWS or distinct != others or distinct < 2:
+        return False
+    met = pairs.group_by(["left", "right"]).aggregate([]).sort_by("left")
+    return len(met) == distinct and (2 * distinct <= len(pairs) or _in_order(met))
+
+
+def _in_order(pairs: Any) -> bool:
+    """Whether the numbers on the right rise or fall with those on the left."""
+    if pa.string() in pairs.schema.types:
+        return False
+    steps = pc.pairwise_diff(pairs["right"].combine_chunks())
+    return bool(pc.all(pc.greater(steps, 0.0)).as_py() or pc.all(pc.less(steps, 0.0)).as_py())
 
 
 def _count_again(rows: tuple[Tensor, ...], train: Tensor, val: Tensor) -> int:
@@ -676,6 +738,9 @@ def _encode_target(table: Table, cfg: config.Data, train: Tensor) -> tuple[Tenso
         )
     share, most = count.max() / len(train), names[int(count.argmax())]
     words = f"{cfg.target} has {len(classes)} classes, {share:.1%} of the rows are {most!r}"
+    held_out = numbers.bincount(minlength=len(classes)) - count
+    if not held_out.all():
+        words += f"; no row held out is {names[int(held_out.argmin())]!r}"
     scale = {"mean": 0.0, "unit": 1.0, "labels": names}
     return numbers.float(), {"outputs": len(names), **scale, "words": words}
 

@@ -24,6 +24,7 @@ UPPER_HALVES = [value >> 8 for value in range(2**16)]
 # Of Pillow, for a file: those of the disk are raised before Pillow sees the content.
 BROKEN = (OSError, SyntaxError, ValueError, ArithmeticError, EOFError)
 ENDINGS = {".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
+FEW = 10  # up to so many classes are named to the user
 
 Seen = TypeVar("Seen")
 
@@ -92,6 +93,14 @@ def load(path: Path) -> Opened:
     """Map what was saved into memory."""
     saved = torch.load(path, weights_only=True, mmap=True)
     return Opened(saved["classes"], Files(*saved["train"]), Files(*saved["val"]))
+
+
+def doubts(found: Opened) -> str:
+    """Words about classes of which no image is held out: nothing is measured of them."""
+    held_out = {*found.val.targets.tolist()}
+    unseen = [name for label, name in enumerate(found.classes) if label not in held_out]
+    more = f", ... ({len(unseen):,} classes)" if len(unseen) > FEW else ""
+    return f"; no image held out is of {', '.join(unseen[:FEW])}{more}" if unseen else ""
 
 
 @contextmanager

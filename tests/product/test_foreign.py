@@ -7,6 +7,7 @@ import struct
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,32 @@ ROWS = 24  # of each source
 def table(between: str, head: str = "") -> str:
     rows = ([f"{n * 1.5}", f"{n % 7 + 0.25}", ("north", "south")[n % 2]] for n in range(ROWS))
     return head + "".join(between.join(row) + "\n" for row in rows)
+
+
+def quoted(between: str) -> str:
+    """Rows with names in quotes, in which stands what is between cells elsewhere."""
+    names = (f'"{name},{between} side"' for name in ("north", "south"))
+    return table(between).replace("north", next(names)).replace("south", next(names))
+
+
+def labels() -> str:
+    """Lines of fastText; some have two labels."""
+    more = ("__label__new ", "")
+    return "".join(
+        f"__label__{n % 2} {more[n % 2]}This is text {n} of some.\n" for n in range(ROWS)
+    )
+
+
+def array(path: Path, values: Any) -> Path:
+    np.save(path, values)
+    return path
+
+
+def arrays(folder: Path) -> Path:
+    folder.mkdir()
+    for name in ("train", "val"):
+        array(folder / f"{name}.npy", np.arange(99, dtype=np.uint16))
+    return folder
 
 
 def mnist(folder: Path, ending: str = "", pack: Callable[[bytes], bytes] = bytes) -> Path:
@@ -152,6 +179,7 @@ USELESS = "all its columns only tell the rows apart"
 PAIRS = (f"{ROWS} conversations of prompt and completion", "conversations")
 CHATS = (f"{ROWS} conversations in messages", "conversations")
 TEXTS = (f"{ROWS} texts in text", "conversations")
+FAST = (f"{ROWS} rows, 2 columns: texts in text, 2 classes in label", "labelled texts")
 LABELLED = (f"{ROWS} rows, 2 columns: texts in ", "labelled texts")
 PAIR = '{{"en": "{0}?", "de": "{0}!"}}'
 INSIDE = '{{"data": {{"text": "{0}", "label": {1}}}}}'
@@ -173,6 +201,17 @@ SOURCES: dict[str, tuple[Callable[[Path], Path], str, tuple[str, str]]] = {
     "iris.data": (lambda p: written(p, table(", ")), "rows without names", THREE),
     "housing.data": (lambda p: written(p, " " + table("   ")), "rows without names", THREE),
     "named.data": (lambda p: written(p, table(";", "a;b;c\n")), "rows, in a file", THREE),
+    "western.data": (lambda p: written(p, UMLAUTS.encode("cp1252")), "rows, in a file", THREE),
+    "wide.data": (lambda p: written(p, UMLAUTS.encode("utf-16")), "rows, in a file", THREE),
+    "quoted.data": (lambda p: written(p, quoted("  ")), "rows without names", THREE),
+    "quotes.data": (lambda p: written(p, quoted(",")), "rows without names", THREE),
+    "blanks.txt": (lambda p: written(p, table("  ", "a  b  c\n")), "blanks stand between", THREE),
+    "blanks.csv": (lambda p: written(p, table(" ", "a b c\n")), "blanks stand between", THREE),
+    "fast.txt": (lambda p: written(p, labels()), "lines of fastText", FAST),
+    "fast.train": (lambda p: written(p, labels()), "lines of fastText", FAST),
+    "ids.npy": (lambda p: array(p, np.arange(99)), "tokens of NumPy", ("a file of tokens", "text")),
+    "npy": (arrays, "tokens of NumPy", ("2 files of tokens", "text")),
+    "rows.npy": (lambda p: array(p, np.random.rand(ROWS, 3)), "a table of NumPy", THREE),
     "bare.csv": (lambda p: written(p, table(",")), "is one of data", THREE),
     "latin.csv": (lambda p: written(p, UMLAUTS.encode("latin-1")), "not text in UTF-8", THREE),
     "wide.csv": (lambda p: written(p, UMLAUTS.encode("utf-16")), "is in UTF-16", THREE),
@@ -222,7 +261,7 @@ def test_lines_convert(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "there").mkdir()
     error = told(make(tmp_path / "there" / name))
     assert words in str(error)
-    assert ("pickle may run any code" in error.remedy) == name.endswith("py")
+    assert ("pickle may run any code" in error.remedy) == name.endswith("-py")
     monkeypatch.chdir(tmp_path)
     found = converted(error)
     assert found.kind == kind
@@ -251,6 +290,7 @@ NAMED = {
     "data_batch_1": (pickle.dumps({}), "is a pickle"),
     "a.xlsx": (b"PK\x03\x04", "pandas.read_excel"),
     "a.h5": (b"\x89HDF", "is a file of HDF5, which no family reads"),
+    "a.npy": (b"\x93NUMPY", "holds arrays of NumPy, which no family reads"),
     "a.npz": (b"PK\x03\x04", "is an archive of NumPy"),
     "a.wav": (b"RIFF", "is sound"),
 }

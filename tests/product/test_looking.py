@@ -17,7 +17,7 @@ import pytest
 from generator.program import ddpgen
 from pyarrow import csv as arrow_csv
 
-from ddpgen.asking import column, look, questions, records
+from ddpgen.asking import cells, look, questions, records
 from ddpgen.asking import tables as looking_at_tables
 from ddpgen.errors import DdpgenError
 from product import forkserver, template
@@ -457,7 +457,7 @@ def test_pairs_of_columns_are_those_of_the_program() -> None:
 
 def test_empty_cells_are_those_of_arrow() -> None:
     """And so of the generated program."""
-    assert {"", *column.EMPTY} == {*arrow_csv.ConvertOptions().null_values}
+    assert {"", *cells.EMPTY} == {*arrow_csv.ConvertOptions().null_values}
 
 
 @pytest.mark.parametrize(
@@ -802,7 +802,7 @@ def test_table_of_images_is_refused_with_lines_that_sort_them(
             look.look(path)
     monkeypatch.chdir(tmp_path)
     exec(textwrap.dedent("\n".join(told.value.remedy.splitlines()[1:])), {})
-    assert look.look(tmp_path / "sorted").words == ["24 images in 2 classes"]
+    assert look.look(tmp_path / "sorted").words[0] == "24 images in 2 classes"
 
 
 def test_images_without_classes_are_named_without_lines(tmp_path: Path) -> None:
@@ -917,7 +917,7 @@ def test_folders_of_splits_by_other_names_are_no_classes(
     with pytest.raises(DdpgenError, match="would be classes, and have names of splits") as told:
         look.look(tmp_path)
     assert f"--data {tmp_path}/{names[0]}" in told.value.remedy
-    assert look.look(tmp_path / names[0]).words == ["36 images in 3 classes"]
+    assert look.look(tmp_path / names[0]).words[0] == "36 images in 3 classes"
 
 
 def texts_in(folder: Path, *names: str) -> Path:
@@ -972,7 +972,7 @@ def test_files_that_are_no_images_are_counted(tmp_path: Path) -> None:
     for name in ("b.heic", "a", "c.heic", "d.raw", "Thumbs.db", ".DS_Store"):
         (tmp_path / "cat" / name).touch()
     (tmp_path / "notes").mkdir()
-    assert look.look(tmp_path).words[1:] == [
+    assert look.look(tmp_path).words[2:] == [
         "not read, by ending: 4 of 41 files, a, b.heic, c.heic, ...",
         "notes/ holds no images: remove it, the program refuses such a class",
     ]
@@ -981,7 +981,7 @@ def test_files_that_are_no_images_are_counted(tmp_path: Path) -> None:
         "loose.png lies in no class: move it, the program refuses it" in look.look(tmp_path).words
     )
     images(tmp_path / "split", "train", "test", "dev")
-    assert look.look(tmp_path / "split").words[1:] == ["left out: dev, test"]
+    assert look.look(tmp_path / "split").words[2:] == ["left out: dev, test"]
 
 
 def test_files_of_another_kind_are_named(tmp_path: Path) -> None:
@@ -1184,3 +1184,74 @@ def test_texts_in_another_encoding_are_refused(tmp_path: Path) -> None:
     (tmp_path / "book.txt").write_bytes("gr\u00f6\u00dfer\n".encode("latin-1") * 99)
     with pytest.raises(DdpgenError, match="is not text in UTF-8: save the file in UTF-8"):
         look.look(tmp_path / "book.txt")
+
+
+HINTS: dict[str, tuple[Callable[[int], object], str, list[str]]] = {
+    "id of 23 digits": (lambda n: 10**22 + n, "codes, 40", ['data.leave_out=["more"]']),
+    "shop of 23 digits": (lambda n: 10**22 + n % 4, "codes, 4", ['data.categories=["more"]']),
+    "months": (
+        lambda n: f"20{n % 9 + 10}-{n % 12 + 1:02}",
+        "dates, 36",
+        ['data.leave_out=["more"]'],
+    ),
+    "quarters": (
+        lambda n: f"20{n % 9 + 10}-Q{n % 4 + 1}",
+        "dates, 36",
+        ['data.leave_out=["more"]'],
+    ),
+    "days in digits": (lambda n: f"202001{n % 28 + 1:02}", "dates", ['data.leave_out=["more"]']),
+    "years of decades": (lambda n: f"19{n % 9 + 1}0-95", "names, 9", []),
+    "copy of the target": (lambda n: n % 2, "follows from more alone: leave out what is", []),
+}
+
+
+@pytest.mark.parametrize("name", HINTS)
+def test_columns_that_would_mislead_in_silence(name: str, tmp_path: Path) -> None:
+    """Digits that floats lose, dates in other forms, and what gives the target away."""
+    make, words, arguments = HINTS[name]
+    rows: list[list[object]] = [[n * 7 % 11 / 4, make(n), "ab"[n % 2]] for n in range(40)]
+    found = look.look(write(tmp_path / "rows.csv", ["size", "more", "target"], rows))
+    assert words in "\n".join(found.words)
+    assert found.arguments[3:] == arguments
+    assert ("follows" in "\n".join(found.words)) == (name == "copy of the target")
+
+
+def test_rows_in_the_order_of_time(tmp_path: Path) -> None:
+    """Seconds of a clock are numbers; the rows to hold out are still not the latest."""
+    rows: list[list[object]] = [[1_600_000_000 + 60 * n, n * 7 % 11 / 4] for n in range(40)]
+    found = look.look(write(tmp_path / "log.csv", ["unix_time", "load"], rows))
+    assert "unix_time: the rows to hold out are drawn by chance" in "\n".join(found.words)
+    found = look.look(write(tmp_path / "log.csv", ["unix_time", "load"], rows[::-1]))
+    assert "by chance" not in "\n".join(found.words)
+
+
+def pixels(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(picture("red"))
+
+
+def test_folders_that_may_not_be_the_classes(tmp_path: Path) -> None:
+    """Those of the first level are the classes: their names are said, and what lies deeper."""
+    for name in ("animals/cat", "animals/dog", "plants/rose", "plants/.cache"):
+        pixels(tmp_path / name / "1.png")
+    words = look.look(tmp_path).words
+    assert words[:2] == ["3 images in 2 classes", "classes: animals, plants"]
+    assert words[2].startswith("no classes of their own: animals/cat, animals/dog, plants/rose:")
+    assert len(words) == 3
+
+
+def test_classes_of_one_split_are_said(tmp_path: Path) -> None:
+    """Those of val/ are refused by the program, and those of train/ are not measured."""
+    for name in ("train/cat", "train/dog", "val/cat", "val/owl"):
+        pixels(tmp_path / name / "1.png")
+    words = look.look(tmp_path).words
+    assert "val/ has owl, which train/ lacks: the program refuses" in words
+    assert "val/ has no images of dog: nothing is measured of such" in words
+
+
+def test_other_files_of_a_folder_are_said(tmp_path: Path) -> None:
+    """One kind of file is read; the others would be missing in silence."""
+    notes(tmp_path / "notes.jsonl")
+    for number in range(3):
+        (tmp_path / f"{number}.txt").write_text("A text.")
+    assert "not read: 0.txt, ... (3 files)" in look.look(tmp_path).words

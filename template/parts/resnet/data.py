@@ -19,7 +19,6 @@ import shards
 
 UNIT = "samples"  # of the throughput
 IGNORE = -100  # the target of an image that does not count: padding
-FEW = 10  # classes, that are named to the user
 FILES, PICTURES = "files.pt", "images"  # what is prepared
 PROGRAM = ("images.py", "shards.py")  # what prepares
 
@@ -34,10 +33,11 @@ class Shape:
     channels: int
     classes: int
     labels: list[str] = field(repr=False)  # of the classes
+    doubts: str = field(default="", repr=False, compare=False)  # words about the images
 
     def __str__(self) -> str:
-        named = ": " + ", ".join(self.labels) if len(self.labels) <= FEW else ""
-        return f"{len(self.labels):,} classes{named}"
+        named = ": " + ", ".join(self.labels) if len(self.labels) <= images.FEW else ""
+        return f"{len(self.labels):,} classes{named}{self.doubts}"
 
 
 @dataclass(frozen=True)
@@ -160,12 +160,13 @@ def open_splits(cfg: config.Data) -> Splits:
     if cfg.source == "digits":
         return _open_digits(cfg, augment)
     folder = prepared_path(cfg)
-    classes, train, val = images.load(folder / FILES)
+    found = images.load(folder / FILES)
+    classes, train, val = found
     root = _root(cfg, folder)
     return Splits(
         ImageFiles(root, train, cfg, augment),
         ImageFiles(root, val, cfg),
-        Shape(cfg.channels, len(classes), classes),
+        Shape(cfg.channels, len(classes), classes, images.doubts(found)),
     )
 
 

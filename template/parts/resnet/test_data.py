@@ -189,6 +189,18 @@ def test_folders_of_splits(val: str, tmp_path: Path) -> None:
     splits = data.open_splits(cfg)
     assert sorted(colours(splits.train)) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert sorted(colours(splits.val)) == [0, 1, 2]
+    assert "held out" not in str(splits.shape)
+
+
+def test_class_of_which_nothing_is_held_out_is_said(tmp_path: Path) -> None:
+    """What the validation measures says nothing of the class."""
+    draw(tmp_path / "images" / "train", 2)
+    draw(tmp_path / "images" / "val", 1)
+    for path in (tmp_path / "images" / "val" / "red").iterdir():
+        path.unlink()
+    cfg = settings(tmp_path, source=str(tmp_path / "images"))
+    data.prepare(cfg)
+    assert str(data.open_splits(cfg).shape).endswith("; no image held out is of red")
 
 
 @pytest.mark.parametrize(

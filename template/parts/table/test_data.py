@@ -414,6 +414,17 @@ CELLS = {
 }
 
 
+@pytest.mark.parametrize("kind", ["string_view", "large_string", "dictionary"])
+def test_types_of_texts(kind: str, tmp_path: Path) -> None:
+    """Other libraries write other types of Arrow; what is learnt is the same."""
+    texts = pa.array(flats()["district"])
+    array = texts.dictionary_encode() if kind == "dictionary" else texts.cast(kind)
+    usual = write(tmp_path / "usual.parquet", flats())
+    other = write(tmp_path / "other.parquet", flats() | {"district": array})
+    assert str(parquet.read_table(other).schema.field("district").type).startswith(kind)
+    assert prepared(tmp_path, other).shape.columns == prepared(tmp_path, usual).shape.columns
+
+
 @pytest.mark.parametrize("cells", CELLS)
 def test_cells_that_do_not_fit_are_named(cells: str, tmp_path: Path) -> None:
     """With file and row, before anything is trained on them."""
@@ -451,6 +462,23 @@ def test_numbers_that_would_be_others(name: str, target: str, tmp_path: Path) ->
     assert "name it in data.leave_out" not in said
 
 
+@pytest.mark.parametrize("column", ["size", "rent"])
+def test_digits_beyond_64_bits_are_not_lost(column: str, tmp_path: Path) -> None:
+    """Arrow reads such numbers of CSV as floats, in which some of them are the same."""
+    numbers = [10**22 + n % 9 for n in range(ROWS)]
+    path = tmp_path / "flats.csv"
+    write(path, flats() | {column: [*map(str, numbers)]})
+    path.write_text(path.read_text().replace('"', ""))
+    assert f"{path}: column {column!r} has whole numbers" in refusal(tmp_path, path)
+    assert f"subtract {10**22} from all" in refusal(tmp_path, path)
+    decimals = pa.array(map(Decimal, numbers), pa.decimal128(30))
+    parquet.write_table(pa.table(flats() | {column: decimals}), tmp_path / "flats.parquet")
+    assert f"column {column!r} has whole" in refusal(tmp_path, tmp_path / "flats.parquet")
+    if column == "size":
+        named = prepared(tmp_path, path, 'data.categories=["size"]').shape
+        assert named.columns["texts"]["size"] == [str(10**22 + n) for n in range(9)]
+
+
 @pytest.mark.parametrize("cells", ["{n} years", "12{letter}", "{n} {letter}"])
 def test_names_that_begin_with_a_number_stay_names(cells: str, tmp_path: Path) -> None:
     """A few durations, seats and places: their numbers are no quantities, or need not be."""
@@ -472,6 +500,7 @@ def test_rows_far_from_those_of_the_training(tmp_path: Path) -> None:
 FILES = {
     "latin.csv": ("gr\u00f6\u00dfe,rent\n1,2\n".encode("latin-1"), "the header is not in UTF-8"),
     "wide.csv": ("size,rent\n1,2\n".encode("utf-16"), "the file is in UTF-16: save the file in"),
+    "blanks.csv": (b"size   rent\n 1.5   20\n9 30\n", "blanks stand between the columns:"),
     "sep.csv": (b"sep=;\nsize;rent\n1;2\n", "the first line is for spreadsheets, and names no"),
     "flats.xlsx": (b"PK\x03\x04...", "zip archive or a spreadsheet: save the table as CSV"),
 }
@@ -564,7 +593,11 @@ def test_tables_without_a_feature_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "day", ["31/12/2019", "1999-12-31", "12/31/19 10:30 PM", "Jan 3, 2020", "3 March 2020", "9:30"]
+    "day",
+    [
+        *("31/12/2019", "1999-12-31", "12/31/19 10:30 PM", "Jan 3, 2020", "3 March 2020", "9:30"),
+        *("2020-03", "03/2020", "March 2020", "Jun-23", "2023-Q1", "2020-W13"),
+    ],
 )
 def test_dates_are_refused(day: str, tmp_path: Path) -> None:
     """Days that come again would be learnt by heart; as categories they may be meant."""
@@ -602,6 +635,36 @@ def test_rows_that_are_in_both_splits_are_said(tmp_path: Path) -> None:
     assert again > 0
     assert str(shape).endswith(f"; {again} of the 8 rows held out are for training, too")
     assert "too" not in str(prepared(tmp_path, write(tmp_path / "once.csv", flats())).shape)
+
+
+def test_class_of_which_no_row_is_held_out_is_said(tmp_path: Path) -> None:
+    """What the validation measures says nothing of the class."""
+    order = torch.randperm(ROWS, generator=torch.Generator().manual_seed(0)).tolist()
+    kinds = ["rare" if n in order[-2:] else ("a", "b")[n % 2] for n in range(ROWS)]
+    path = write(tmp_path / "flats.csv", flats() | {"kind": kinds})
+    shape = prepared(tmp_path, path, "data.target=kind").shape
+    assert "; no row held out is 'rare'" in str(shape)
+    shape = prepared(tmp_path, path, "data.target=dear", 'data.leave_out=["kind"]').shape
+    assert "no row held out" not in str(shape)
+
+
+COPIES: dict[str, tuple[str, list[Any]]] = {
+    "other names": ("dear", [int(n % 4 == 0) for n in range(ROWS)]),
+    "other unit": ("rent", [7 - 2 * (300.25 + 11 * n) for n in range(ROWS)]),
+    "with gaps": ("rent", [None if n % 9 == 4 else 300.25 + 11 * n for n in range(ROWS)]),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_column_that_gives_the_target_away_is_said(name: str, tmp_path: Path) -> None:
+    """What the validation measures then is of no use: the column is not known beforehand."""
+    target, copy = COPIES[name]
+    rows = {n: cells for n, cells in flats().items() if n in ("rooms", target)}
+    own = (f"data.target={target}", "data.leave_out=[]")
+    shape = prepared(tmp_path, write(tmp_path / "with.csv", rows | {"copy": copy}), *own).shape
+    assert "; the target follows from 'copy' alone: data.leave_out?" in str(shape)
+    shape = prepared(tmp_path, write(tmp_path / "without.csv", rows), *own).shape
+    assert "follows" not in str(shape)
 
 
 def test_texts_that_tell_rows_apart_are_refused(tmp_path: Path) -> None:

@@ -152,11 +152,13 @@ def prepare(cfg: config.Data) -> None:
 
 def _doubts(train: list[Row], val: list[Row]) -> str:
     """Words about texts that training has seen, and about classes that nothing teaches."""
-    seen, taught = {row.text for row in train}, {row.label for row in train}
+    seen = {row.text for row in train}
+    taught, held_out = ({row.label for row in part} for part in (train, val))
     again = sum(row.text in seen for row in val)
     words = f"; {again:,} of the {len(val):,} texts held out are for training, too" if again else ""
-    untaught = sorted({row.label for row in val} - taught)
-    return f"{words}; no text for training is {untaught[0]!r}" if untaught else words
+    for part, absent in (("for training", held_out - taught), ("held out", taught - held_out)):
+        words += f"; no text {part} is {min(absent)!r}" if absent else ""
+    return words
 
 
 def open_splits(cfg: config.Data) -> Splits:

@@ -134,6 +134,9 @@ def test_folder_of_splits(tmp_path: Path) -> None:
     again, untaught = str(splits.shape).split("; ")[1:]
     assert again == "2 of the 3 texts held out are for training, too"
     assert untaught == "no text for training is 'zero or one'"
+    write(folder / "val.jsonl", ROWS[4:5])
+    data.prepare(cfg)
+    assert "; no text held out is 'yes'" in str(data.open_splits(cfg).shape)
 
 
 def test_folder_as_the_hub_has_it(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from engine import hub
 
 UNIT = "samples"  # of the throughput
 IGNORE = -100  # the target of an image that does not count: padding
-FEW = 10  # up to so many classes are named to the user
 FILES, ABOUT, PICTURES = "files.pt", "about.json", "images"  # what is prepared
 PROGRAM = ("data.py", "images.py", "shards.py")  # what prepares
 WEIGHTS = ["*.json", "*.safetensors"]  # what is fetched of a pretrained network
@@ -43,10 +42,11 @@ class Shape:
     # Folder of the pretrained network, on this node; empty: from scratch.
     weights: str = field(compare=False)
     labels: list[str] = field(repr=False)  # of the classes
+    doubts: str = field(default="", repr=False, compare=False)  # words about the images
 
     def __str__(self) -> str:
-        named = ": " + ", ".join(self.labels) if len(self.labels) <= FEW else ""
-        return f"{len(self.labels):,} classes{named}; {self.size} x {self.size} pixels"
+        named = ": " + ", ".join(self.labels) if len(self.labels) <= images.FEW else ""
+        return f"{len(self.labels):,} classes{named}; {self.size} x {self.size} pixels{self.doubts}"
 
 
 @dataclass(frozen=True)
@@ -162,8 +162,9 @@ def open_splits(cfg: config.Data) -> Splits:
     folder = prepared_path(cfg)
     about = _about(folder)
     about["weights"] = find_network(cfg, about["weights"])
-    shape = Shape(**about)
-    _, train, val = images.load(folder / FILES)
+    found = images.load(folder / FILES)
+    shape = Shape(**about, doubts=images.doubts(found))
+    _, train, val = found
     augment = Augment(cfg.crop, cfg.flip, cfg.jitter)
     root = _root(cfg, folder)
     chosen = Images(root, train, shape.size, augment)
