@@ -82,6 +82,8 @@ def prepare(cfg: config.Data, folder: Path) -> None:
     words = _words([document for some in encoded.values() for document in some], cfg.length)
     words += _again(**splits) + _left_out(cfg, splits["train"] + splits["val"])
     chat = any(isinstance(record.content, list) for record in splits["train"])
+    if tokenizer.eos_token_id is None and not (chat and ends_of_answers(tokenizer)):
+        words += "; the tokenizer has no token that ends texts, so the model learns no end"
     about = {"vocabulary": len(tokenizer), "weights": weights, "chat": chat, "words": words}
     (folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
 
@@ -384,6 +386,11 @@ def encode(records: list[Record], tokenizer: Any) -> list[Document]:
         if texts:
             found += [_whole(ids, tokenizer) for ids in tokenizer(texts)["input_ids"]]
         chats = [record for record in part if not isinstance(record.content, str)]
+        if chats and not tokenizer.chat_template:
+            raise config.ConfigError(
+                f"{chats[0].place} is a conversation, and the tokenizer has no chat template: name "
+                "a file with one in data.template"
+            )
         rendered = [text for chat in chats for text in render(chat, tokenizer)]
         if rendered:
             found += _answers(rendered, tokenizer)

@@ -166,6 +166,27 @@ def test_end_of_an_answer_is_learnt(tmp_path: Path) -> None:
     assert found.counts[-1]
 
 
+def test_tokenizers_that_lack_something(tmp_path: Path) -> None:
+    """Without a token that ends texts the run says so; without a template it ends."""
+    save_pretrained(tmp_path / "small")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "small")
+    tokenizer.eos_token = None
+    tokenizer.save_pretrained(tmp_path / "small")
+    chats, texts = (tmp_path / f"{name}.jsonl" for name in ("chats", "texts"))
+    source, lines = write(chats, CHATS), write(texts, ["the cat sleeps"] * 9, "text")
+    small = {"pretrained": str(tmp_path / "small"), "length": 96}
+    said = str(opened(settings(tmp_path, source=lines, column="text", **small))[0].shape)
+    assert said.endswith("; the tokenizer has no token that ends texts, so the model learns no end")
+    # The template has a token that ends answers.
+    assert "no end" not in str(opened(settings(tmp_path, source=source, **small))[0].shape)
+    tokenizer.chat_template = None
+    tokenizer.save_pretrained(tmp_path / "bare")
+    (tmp_path / "small" / "config.json").rename(tmp_path / "bare" / "config.json")
+    bare = {"pretrained": str(tmp_path / "bare"), "length": 96}
+    with pytest.raises(config.ConfigError, match=r"no chat template: name a file with one in data"):
+        data.prepare(settings(tmp_path, source=source, **bare))
+
+
 def test_texts_are_learnt_whole(tmp_path: Path) -> None:
     """Long ones in several rows, in which each token is a target once, and the end of the text."""
     texts = [f"{n}: " + "the cat sleeps, and nobody knows why. " * n for n in range(1, 9)]

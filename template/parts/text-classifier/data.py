@@ -370,7 +370,10 @@ def _refusal(cfg: config.Data, size: Any, tokenizer: Any, network: Any) -> str:
     if len(tokenizer) > rows:
         return f"the tokenizer has {len(tokenizer)} tokens, the model {rows}"
     if tokenizer.pad_token_id is None:
-        return "the tokenizer has no token for padding"
+        return (
+            "the tokenizer has no token for padding: name one in pad_token of its "
+            "tokenizer_config.json, such as its eos_token"
+        )
     if "attention_mask" not in inspect.signature(network.forward).parameters:
         return f"{type(network).__name__} cannot leave padding out"
     most = positions(size, network)

@@ -72,6 +72,7 @@ def _open(shape: data.Shape) -> Any:
     )
     if not shape.keeps_head:
         renew_head(network, shape.classes)
+    network.config.pad_token_id = shape.padding  # decoders look for the last token before padding
     freeze_unused(network, shape.tokenizer)
     return network
 

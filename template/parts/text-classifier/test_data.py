@@ -402,3 +402,25 @@ def test_labels_that_tell_nothing(rows: list[tuple[str, str]], reason: str, tmp_
     source = write(tmp_path / "texts.csv", rows)
     with pytest.raises(config.ConfigError, match=reason):
         data.prepare(settings(tmp_path, source=source, length=32, vocabulary=300))
+
+
+@pytest.mark.parametrize("noted", [None, 5])
+def test_decoders_know_the_padding_of_the_tokenizer(noted: int | None, tmp_path: Path) -> None:
+    """Their own config often has none, or another; they classify by the last token before it."""
+    save_pretrained(tmp_path / "small", ["no", "yes"])
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "small")
+    size = transformers.GPT2Config(
+        vocab_size=len(tokenizer), n_embd=16, n_layer=1, n_head=2, pad_token_id=noted
+    )
+    transformers.GPT2ForSequenceClassification(size).save_pretrained(tmp_path / "small")
+    source = write(tmp_path / "texts.csv", ROWS)
+    chosen = str(tmp_path / "small")
+    cfg = replace(settings(tmp_path), source=source, pretrained=chosen, length=32)
+    data.prepare(cfg)
+    train, _, shape = data.open_splits(cfg)
+    network = model.build(common.settings(tmp_path).model, shape).eval()
+    batch = train.__getitems__([0, 1])
+    long = int((batch.inputs[0] != shape.padding).sum())
+    with torch.no_grad():
+        together = network(batch.inputs)[:1]
+        assert torch.allclose(together, network(batch.inputs[:1, :long]), atol=1e-5)
