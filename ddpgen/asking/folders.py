@@ -98,6 +98,8 @@ def _several(folder: Path, files: Sequence[Path]) -> Found | None:
         return None
     if found.kind == "conversations":
         return _conversations(folder, found, same, left, words)
+    if found.kind == "rows" and (divided := _divided(folder, found, same, left)):
+        return divided
     if len(same) == 1:
         return found.saying(words)
     if found.kind == "rows" and (pattern := _pattern(folder, same)):
@@ -110,13 +112,27 @@ def _conversations(
     folder: Path, found: Found, same: Sequence[Path], left: Sequence[Path], words: list[str]
 ) -> Found:
     """Conversations: the program reads all files of a folder, and holds those of val out."""
-    if all(map(splits.is_validation, left)):
-        held_out = [f"for validation: {', '.join(path.name for path in left)}"] if left else []
-        return found.at(folder if len(same) + len(left) > 1 else same[0]).saying(held_out)
+    val, tests, others = splits.by_names(left)
+    if not others:
+        said = [*splits.held_out(val), *splits.left_out(tests)]
+        return found.at(folder if len(same) + len(left) > 1 else same[0]).saying(said)
     if len(same) == 1:
         return found.saying(words)
-    tests = ", ".join(path.name for path in left if not splits.is_validation(path))
-    return found.at(folder).saying([f"move {tests} elsewhere: the program would train on it"])
+    names = ", ".join(path.name for path in others)
+    return found.at(folder).saying([f"move {names} elsewhere: the program would train on it"])
+
+
+def _divided(
+    folder: Path, found: Found, train: Sequence[Path], left: Sequence[Path]
+) -> Found | None:
+    """Tables of which the program holds those of val out, and leaves tests out beside train."""
+    val, tests, others = splits.by_names(left)
+    by_name = any(splits.words(path) & splits.TRAINING for path in train) or not tests
+    if not val or others or not by_name:
+        return None
+    words = [*splits.held_out(val), *splits.left_out(tests)]
+    pattern = _pattern(folder, [*train, *left])
+    return _by_pattern(found, folder, pattern, len(train)).saying(words) if pattern else None
 
 
 def _pattern(folder: Path, files: Sequence[Path]) -> str:

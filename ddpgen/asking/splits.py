@@ -6,7 +6,8 @@ from pathlib import Path
 
 TRAINING = {"train", "training"}
 VALIDATION = {"val", "valid", "validation"}  # what the families hold out themselves
-OTHERS = {*VALIDATION, "dev", "eval", "test", "testing", "submission"}
+TESTS = {"test", "testing"}  # what they leave out
+OTHERS = {*VALIDATION, *TESTS, "dev", "eval", "submission"}
 
 
 def words(path: Path) -> set[str]:
@@ -19,12 +20,26 @@ def is_validation(path: Path) -> bool:
     return bool(words(path) & VALIDATION)
 
 
+def by_names(paths: Iterable[Path]) -> tuple[list[Path], list[Path], list[Path]]:
+    """Files called as validation, those called as tests, and all others."""
+    given = list(paths)
+    val = [path for path in given if is_validation(path)]
+    tests = [path for path in given if path not in val and words(path) & TESTS]
+    return val, tests, [path for path in given if path not in [*val, *tests]]
+
+
 def for_training(paths: Iterable[Path]) -> tuple[list[Path], list[Path]]:
     """The files to train on and all others: those called train, or those called no other split."""
     given = list(paths)
     named = [path for path in given if words(path) & TRAINING]
     chosen = named or [path for path in given if not words(path) & OTHERS] or given
     return chosen, [path for path in given if path not in chosen]
+
+
+def held_out(paths: Sequence[Path]) -> list[str]:
+    """Words about files that are not trained on, but evaluated."""
+    names = ", ".join(path.name for path in paths)
+    return [f"for validation: {names}"] if paths else []
 
 
 def left_out(paths: Sequence[Path]) -> list[str]:

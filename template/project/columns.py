@@ -59,6 +59,8 @@ NO_TABLES = {  # by the first bytes of a file
     b"sep=": "the first line is for spreadsheets, and names no columns: delete the line",
     b"PK\x03\x04": "the file is a zip archive or a spreadsheet: save the table as CSV in UTF-8",
 }
+VALIDATION = {"val", "valid", "validation"}  # in the name of a file that is held out
+TRAINING, TEST = {"train", "training"}, {"test", "testing"}  # beside train, test is left out
 FEWEST_ROWS = 10
 FAR = ", too far from the other rows for a float of 32 bits: correct the cell"
 FEW_VALUES = 20  # up to this number of whole numbers, they may be classes or quantities
@@ -72,6 +74,7 @@ class Table(NamedTuple):
     ends: list[int]  # of each file, in rows
     words: Any = None  # the cells of the target as texts
     groups: Any = None  # the cells by which rows are held out together, as texts
+    left_out: Sequence[Path] = ()  # files of tests
 
     def place(self, row: int) -> str:
         """File and row in words."""
@@ -100,6 +103,8 @@ def read(cfg: config.Data, files: list[Path]) -> Table:
     """All files, or a bundled table; raises ConfigError with file, row or column of a mistake."""
     groups = [cfg.groups] if cfg.groups else []
     texts = [*cfg.categories, *groups]
+    tests = _tests(files)
+    files = [path for path in files if path not in tests]
     parts = _read_files(files, cfg.gaps, texts) or [_read_bundled(cfg.source)]
     files = files or [Path(cfg.source)]
     names = parts[0].column_names
@@ -117,9 +122,21 @@ def read(cfg: config.Data, files: list[Path]) -> Table:
                 _check_digits(_digits(part[name], name, path, cfg), name, path)
     columns = {name: _join(name, parts, files, name in cfg.categories) for name in chosen}
     words = [_words(cfg, path, part) for path, part in zip(files, parts, strict=True)]
-    together = [_join(name, parts, files, True) for name in groups]
+    together = next((_join(name, parts, files, True) for name in groups), None)
     cells = pa.chunked_array([*chain(*words)], type=pa.string())
-    return Table(columns, files, ends, cells, *together)
+    return Table(columns, files, ends, cells, together, tests)
+
+
+def _tests(files: Sequence[Path]) -> list[Path]:
+    """The files called test, where others are called train."""
+    if not any(_named(path, TRAINING) for path in files):
+        return []
+    return [path for path in files if _named(path, TEST) and not _named(path, TRAINING)]
+
+
+def _named(path: Path, words: set[str]) -> bool:
+    """Whether the name of a file has one of the words: part_val_01.csv has part and val."""
+    return not words.isdisjoint(re.split(r"[^a-z]+", path.stem.lower()))
 
 
 def _read_files(files: Sequence[Path], gaps: list[str], texts: Iterable[str]) -> list[Any]:
@@ -468,6 +485,8 @@ def encode(table: Table, cfg: config.Data) -> dict[str, Any]:
     if left:
         source += f" without {', '.join(map(repr, left))}, which only numbers the rows"
     words = f"{table.ends[-1]:,} rows of {source}; {target['words']}"
+    for verb, paths in (("held", _held_out(table.files)), ("left", table.left_out)):
+        words += f"; {verb} out by name: {', '.join(p.name for p in paths)}" if paths else ""
     if same := [name for name in features if _tells_target(table, name, cfg.target)]:
         words += f"; the target follows from {', '.join(map(repr, same))} alone: data.leave_out?"
     if again := _count_again(rows, train, val):
@@ -487,8 +506,12 @@ def encode(table: Table, cfg: config.Data) -> dict[str, Any]:
 
 
 def _divide(table: Table, cfg: config.Data) -> tuple[Tensor, Tensor]:
-    """The rows that are held out, drawn by chance, and those for training."""
+    """The rows that are held out, by their files' names or drawn by chance, and the others."""
     chance, count = torch.Generator().manual_seed(cfg.split_seed), table.ends[-1]
+    if named := _held_out(table.files):
+        sizes = torch.tensor(table.ends).diff(prepend=torch.tensor([0]))
+        held = torch.tensor([path in named for path in table.files]).repeat_interleave(sizes)
+        return held.nonzero().flatten(), (~held).nonzero().flatten()
     if table.groups is None:
         order = torch.randperm(count, generator=chance)
         held_out = max(1, round(cfg.validation * count))
@@ -507,6 +530,12 @@ def _divide(table: Table, cfg: config.Data) -> tuple[Tensor, Tensor]:
     held_out = int(ends[(ends - cfg.validation * count).abs().argmin()])
     order = place.argsort(stable=True)
     return order[:held_out], order[held_out:]
+
+
+def _held_out(files: Sequence[Path]) -> list[Path]:
+    """The files called val, where there are others."""
+    named = [path for path in files if _named(path, VALIDATION)]
+    return named if len(named) < len(files) else []
 
 
 def _tells_target(table: Table, name: str, target: str) -> bool:

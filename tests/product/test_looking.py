@@ -840,6 +840,20 @@ def test_several_tables_for_training_are_named_by_a_pattern(tmp_path: Path) -> N
     assert "only a_train.csv of 3 files is read: join them into one" in found.words
 
 
+def test_table_for_validation_is_held_out(tmp_path: Path) -> None:
+    """The program does so by its name; a table that would be trained on is left out."""
+    flats(tmp_path / "train.csv")
+    flats(tmp_path / "validation.csv")
+    write(tmp_path / "test.csv", ["size", "name"], [[n, f"flat {n}"] for n in range(20)])
+    found = look.look(tmp_path)
+    assert found.arguments[0] == f"data.source={tmp_path}/*.csv"
+    assert found.words[-2:] == ["for validation: validation.csv", "left out, by name: test.csv"]
+    flats(tmp_path / "dev.csv")
+    found = look.look(tmp_path)
+    assert found.arguments[0] == f"data.source={tmp_path}/train.csv"
+    assert found.words[-1] == "left out, by name: dev.csv, test.csv, validation.csv"
+
+
 def test_splits_of_texts_and_conversations_are_said(tmp_path: Path) -> None:
     """What the families read by themselves, and what they would train on by mistake."""
     for name in ("train", "dev", "test"):
@@ -854,12 +868,14 @@ def test_splits_of_texts_and_conversations_are_said(tmp_path: Path) -> None:
     assert "for validation: val.jsonl" in look.look(tmp_path / "chats").words
     shutil.copy(tmp_path / "chats/train.jsonl", tmp_path / "chats/test.jsonl")
     found = look.look(tmp_path / "chats")
-    assert found.arguments[0] == f"data.source={tmp_path}/chats/train.jsonl"
-    assert "left out, by name: test.jsonl, val.jsonl" in found.words
+    assert found.arguments[0] == f"data.source={tmp_path}/chats"
+    assert found.words[-2:] == ["for validation: val.jsonl", "left out, by name: test.jsonl"]
     (tmp_path / "chats/train.jsonl").rename(tmp_path / "chats/train_1.jsonl")
     (tmp_path / "chats/val.jsonl").rename(tmp_path / "chats/train_2.jsonl")
+    assert look.look(tmp_path / "chats").words[-1] == "left out, by name: test.jsonl"
+    (tmp_path / "chats/test.jsonl").rename(tmp_path / "chats/dev.jsonl")
     words = look.look(tmp_path / "chats").words
-    assert "move test.jsonl elsewhere: the program would train on it" in words
+    assert "move dev.jsonl elsewhere: the program would train on it" in words
     tokens(tmp_path / "tokens")
     (tmp_path / "tokens/val.bin").rename(tmp_path / "tokens/test.bin")
     found = look.look(tmp_path / "tokens")

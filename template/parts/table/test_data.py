@@ -313,6 +313,19 @@ def test_bundled_tables(name: str, outputs: int, tmp_path: Path) -> None:
     assert len(places) == 2, "trains on the other table"
 
 
+def test_files_called_val_are_held_out_and_tests_left_out(tmp_path: Path) -> None:
+    """Not joined with the rows for training; a name that only contains such letters is none."""
+    for name, count in (("train", 40), ("part_val_1", 20), ("test", 30), ("rivals", 10)):
+        write(tmp_path / f"{name}.csv", flats(count))
+    train, val, shape = prepared(tmp_path, tmp_path / "*.csv", "data.validation=0.5")
+    assert (len(train), len(val)) == (50, 20), "rows held out or tests are joined with the others"
+    assert "; held out by name: part_val_1.csv; left out by name: test.csv" in str(shape)
+    expected = prepared(tmp_path, tmp_path / "part_val_1.csv").train.rows.targets
+    assert len(expected) == 16, "a file alone is divided, whatever its name is"
+    (tmp_path / "train.csv").rename(tmp_path / "north.csv")
+    assert len(prepared(tmp_path, tmp_path / "*.csv").train) == 80, "no split is called train"
+
+
 def test_edited_files_and_other_settings_are_prepared_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
