@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from ddpgen.asking.found import number
 from ddpgen.errors import DdpgenError, show
 
 ENDINGS = {".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
@@ -126,8 +127,13 @@ def misplaced(folder: Path) -> str:
     """What is wrong with images or tar files in a folder that no family reads, or ""."""
     if deeper := sorted({path.parent.name for path in folder.glob("*/*.tar")}):
         return f"its tar files lie in folders that are no splits, such as {show(deeper[0])}"
-    images = loose(folder)
-    return f"{images:,} images, but not in one folder for each class" if images else ""
+    if not (images := loose(folder)):
+        return ""
+    found = number(images, "image")
+    classes = {path.parent for path in below(folder)}
+    if len(classes) == 1 and folder not in classes:
+        return f"{found}, all in the class {show(classes.pop().name)}: two classes are the least"
+    return f"{found}, but not in one folder for each class"
 
 
 def loose(folder: Path) -> int:

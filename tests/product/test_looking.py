@@ -596,6 +596,8 @@ def test_what_nobody_reads_is_said(tmp_path: Path) -> None:
     (tmp_path / "odd.parquet").write_bytes(b"\xff" * 99 + b"\x50\0\0\0PAR1")
     (tmp_path / "loose").mkdir()
     (tmp_path / "loose" / "0.png").write_bytes(picture("red"))
+    (tmp_path / "alone" / "cats").mkdir(parents=True)
+    (tmp_path / "alone" / "cats" / "0.png").write_bytes(picture("red"))
     samples(tmp_path / "parts" / "first" / "0.tar")
     samples(tmp_path / "parts" / "second" / "0.tar")
     samples(tmp_path / "both" / "all.tar")
@@ -608,7 +610,8 @@ def test_what_nobody_reads_is_said(tmp_path: Path) -> None:
         "bad.jsonl": "line 2 is no JSON",
         "cut.parquet": "is no Parquet file, or is cut off",
         "odd.parquet": "is no Parquet file, or is cut off",
-        "loose": "1 images, but not in one folder for each class",
+        "alone": "1 image, all in the class cats: two classes are the least",
+        "loose": "1 image, but not in one folder for each class",
         "both": r"holds all\.tar, and also images such as",
         "both/*.tar": "only tables are read by a pattern",
         "a.docx": "nothing that a family reads",
