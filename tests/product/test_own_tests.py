@@ -35,7 +35,7 @@ def selected(how_many: str) -> list[Answers]:
 
 
 def _whether_there(path: str, text: str | None) -> list[str]:
-    return [path] * bool(text)
+    return [path] if text else []
 
 
 def test_project_passes_its_own_tests(answers: Answers, tmp_path: Path, forked: Path) -> None:
