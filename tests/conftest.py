@@ -84,11 +84,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked as thorough, unless `--thorough` is given; programs come first.
+    """Leave out what is marked as thorough, unless `--thorough` is given; programs come last.
 
-    They are what is promised of every combination of options, and end soon.
+    They are short, so that no worker waits long for the others at the end.
     """
-    items.sort(key=lambda item: not slowness.is_of_many(item.nodeid))
+    items.sort(key=lambda item: slowness.is_of_many(item.nodeid))
     if not config.getoption("--thorough"):
         thorough = [item for item in items if item.get_closest_marker("thorough")]
         config.hook.pytest_deselected(items=thorough)
