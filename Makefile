@@ -4,7 +4,7 @@
 PYTHON ?= python3
 # Four for two cores: who waits for a process of its own leaves the core to others.
 WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n + (n > 4 ? 4 : n))))
-# A machine that is slow leaves nine of ten programs out when this is over; 0: never.
+# Nine of ten programs are left out when these are over, six minutes later all else; 0: never.
 MINUTES ?= 0
 # What is drawn at random in the long targets; `make test` always draws the same.
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')

@@ -20,4 +20,4 @@ def reason(test: str, minutes: float) -> str:
     left_out = is_of_many(test) and zlib.crc32(test.encode()) % TENTH
     limit = minutes if left_out else minutes + REST
     over = minutes and time.monotonic() - BEGIN > 60 * limit
-    return f"this machine is slow: {limit:g} minutes are over" if over else ""
+    return f"{limit:g} minutes are over, after which no such test begins" if over else ""

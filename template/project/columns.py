@@ -4,6 +4,7 @@ Everything that is learnt from the rows, such as means and known texts, is learn
 the training split: the others must stay unseen.
 """
 
+import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -59,7 +60,7 @@ NO_TABLES = {  # by the first bytes of a file
     b"sep=": "the first line is for spreadsheets, and names no columns: delete the line",
     b"PK\x03\x04": "the file is a zip archive or a spreadsheet: save the table as CSV in UTF-8",
 }
-VALIDATION = {"val", "valid", "validation"}  # in the name of a file that is held out
+VALIDATION = {"val", "valid", "validation"}  # in the name of a file or folder that is held out
 TRAINING, TEST = {"train", "training"}, {"test", "testing"}  # beside train, test is left out
 FEWEST_ROWS = 10
 FAR = ", too far from the other rows for a float of 32 bits: correct the cell"
@@ -74,6 +75,7 @@ class Table(NamedTuple):
     ends: list[int]  # of each file, in rows
     words: Any = None  # the cells of the target as texts
     groups: Any = None  # the cells by which rows are held out together, as texts
+    held_out: Sequence[Path] = ()  # files of which all rows are for validation
     left_out: Sequence[Path] = ()  # files of tests
 
     def place(self, row: int) -> str:
@@ -103,8 +105,8 @@ def read(cfg: config.Data, files: list[Path]) -> Table:
     """All files, or a bundled table; raises ConfigError with file, row or column of a mistake."""
     groups = [cfg.groups] if cfg.groups else []
     texts = [*cfg.categories, *groups]
-    tests = _tests(files)
-    files = [path for path in files if path not in tests]
+    held_out, left_out = _by_name(files)
+    files = [path for path in files if path not in left_out]
     parts = _read_files(files, cfg.gaps, texts) or [_read_bundled(cfg.source)]
     files = files or [Path(cfg.source)]
     names = parts[0].column_names
@@ -124,19 +126,21 @@ def read(cfg: config.Data, files: list[Path]) -> Table:
     words = [_words(cfg, path, part) for path, part in zip(files, parts, strict=True)]
     together = next((_join(name, parts, files, True) for name in groups), None)
     cells = pa.chunked_array([*chain(*words)], type=pa.string())
-    return Table(columns, files, ends, cells, together, tests)
+    return Table(columns, files, ends, cells, together, held_out, left_out)
 
 
-def _tests(files: Sequence[Path]) -> list[Path]:
-    """The files called test, where others are called train."""
-    if not any(_named(path, TRAINING) for path in files):
-        return []
-    return [path for path in files if _named(path, TEST) and not _named(path, TRAINING)]
+def _by_name(files: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """The files called val, where there are others; those called test, where any is called train.
 
-
-def _named(path: Path, words: set[str]) -> bool:
-    """Whether the name of a file has one of the words: part_val_01.csv has part and val."""
-    return not words.isdisjoint(re.split(r"[^a-z]+", path.stem.lower()))
+    The words are those of part_val_01.csv, or of val/01.csv below the folder that holds all files.
+    """
+    base = os.path.commonpath([path.parent for path in files]) if files else ""
+    names = {path: str(path.relative_to(base)).lower() for path in files}
+    words = {path: {*re.split(r"[^a-z]+", name)} for path, name in names.items()}
+    train = [path for path in files if words[path] & TRAINING]
+    tests = [path for path in files if train and words[path] & TEST and path not in train]
+    val = [path for path in files if words[path] & VALIDATION and path not in [*train, *tests]]
+    return (val if len(val) + len(tests) < len(files) else []), tests
 
 
 def _read_files(files: Sequence[Path], gaps: list[str], texts: Iterable[str]) -> list[Any]:
@@ -485,8 +489,8 @@ def encode(table: Table, cfg: config.Data) -> dict[str, Any]:
     if left:
         source += f" without {', '.join(map(repr, left))}, which only numbers the rows"
     words = f"{table.ends[-1]:,} rows of {source}; {target['words']}"
-    for verb, paths in (("held", _held_out(table.files)), ("left", table.left_out)):
-        words += f"; {verb} out by name: {', '.join(p.name for p in paths)}" if paths else ""
+    for verb, paths in (("held", table.held_out), ("left", table.left_out)):
+        words += f"; {verb} out by name: {', '.join(map(str, paths))}" if paths else ""
     if same := [name for name in features if _tells_target(table, name, cfg.target)]:
         words += f"; the target follows from {', '.join(map(repr, same))} alone: data.leave_out?"
     if again := _count_again(rows, train, val):
@@ -508,10 +512,8 @@ def encode(table: Table, cfg: config.Data) -> dict[str, Any]:
 def _divide(table: Table, cfg: config.Data) -> tuple[Tensor, Tensor]:
     """The rows that are held out, by their files' names or drawn by chance, and the others."""
     chance, count = torch.Generator().manual_seed(cfg.split_seed), table.ends[-1]
-    if named := _held_out(table.files):
-        sizes = torch.tensor(table.ends).diff(prepend=torch.tensor([0]))
-        held = torch.tensor([path in named for path in table.files]).repeat_interleave(sizes)
-        return held.nonzero().flatten(), (~held).nonzero().flatten()
+    if table.held_out:
+        return _divide_by_name(table, cfg)
     if table.groups is None:
         order = torch.randperm(count, generator=chance)
         held_out = max(1, round(cfg.validation * count))
@@ -532,10 +534,21 @@ def _divide(table: Table, cfg: config.Data) -> tuple[Tensor, Tensor]:
     return order[:held_out], order[held_out:]
 
 
-def _held_out(files: Sequence[Path]) -> list[Path]:
-    """The files called val, where there are others."""
-    named = [path for path in files if _named(path, VALIDATION)]
-    return named if len(named) < len(files) else []
+def _divide_by_name(table: Table, cfg: config.Data) -> tuple[Tensor, Tensor]:
+    """The rows of the files that are held out, and the others."""
+    sizes = torch.tensor(table.ends).diff(prepend=torch.tensor([0]))
+    named = torch.tensor([path in table.held_out for path in table.files])
+    held_out = named.repeat_interleave(sizes)
+    val, train = held_out.nonzero().flatten(), (~held_out).nonzero().flatten()
+    if table.groups is not None:
+        taken = (table.groups.take(pa.array(rows.numpy())) for rows in (val, train))
+        known, others = ({*cells.drop_null().to_pylist()} for cells in taken)
+        if both := known & others:
+            raise config.ConfigError(
+                f"data.groups = {cfg.groups!r}: rows of {min(both)!r} are in {table.held_out[0]} "
+                "or another file held out, and in files for training: move them together"
+            )
+    return val, train
 
 
 def _tells_target(table: Table, name: str, target: str) -> bool:

@@ -319,11 +319,31 @@ def test_files_called_val_are_held_out_and_tests_left_out(tmp_path: Path) -> Non
         write(tmp_path / f"{name}.csv", flats(count))
     train, val, shape = prepared(tmp_path, tmp_path / "*.csv", "data.validation=0.5")
     assert (len(train), len(val)) == (50, 20), "rows held out or tests are joined with the others"
-    assert "; held out by name: part_val_1.csv; left out by name: test.csv" in str(shape)
-    expected = prepared(tmp_path, tmp_path / "part_val_1.csv").train.rows.targets
-    assert len(expected) == 16, "a file alone is divided, whatever its name is"
+    val_1, test = tmp_path / "part_val_1.csv", tmp_path / "test.csv"
+    assert f"; held out by name: {val_1}; left out by name: {test}" in str(shape)
+    alone = prepared(tmp_path, val_1).train
+    assert len(alone) == 16, "a file alone is divided, whatever its name is"
     (tmp_path / "train.csv").rename(tmp_path / "north.csv")
     assert len(prepared(tmp_path, tmp_path / "*.csv").train) == 80, "no split is called train"
+
+
+def test_folders_called_val_are_held_out(tmp_path: Path) -> None:
+    """The words of the folder that holds all files say nothing."""
+    for name, count in (("train", 40), ("val", 20), ("test", 30)):
+        (folder := tmp_path / "validation" / name).mkdir(parents=True)
+        write(folder / "rows.csv", flats(count))
+    train, val, _ = prepared(tmp_path, tmp_path / "validation" / "*" / "rows.csv")
+    assert (len(train), len(val)) == (40, 20), "rows held out or tests are joined with the others"
+
+
+def test_groups_in_files_of_both_splits_are_refused(tmp_path: Path) -> None:
+    """They were to be held out together."""
+    for name, owner in (("train", "ada"), ("val", "bob")):
+        write(tmp_path / f"{name}.csv", flats() | {"owner": [owner] * ROWS})
+    assert len(prepared(tmp_path, tmp_path / "*.csv", "data.groups=owner").val) == ROWS
+    write(tmp_path / "val.csv", flats() | {"owner": ["bob"] * (ROWS - 1) + ["ada"]})
+    said = refusal(tmp_path, tmp_path / "*.csv", "data.groups=owner")
+    assert f"rows of 'ada' are in {tmp_path / 'val.csv'}" in said
 
 
 def test_edited_files_and_other_settings_are_prepared_anew(
