@@ -192,15 +192,7 @@ def test_folders_of_splits(val: str, tmp_path: Path) -> None:
     assert "held out" not in str(splits.shape)
 
 
-def test_class_of_which_nothing_is_held_out_is_said(tmp_path: Path) -> None:
-    """What the validation measures says nothing of the class."""
-    draw(tmp_path / "images" / "train", 2)
-    draw(tmp_path / "images" / "val", 1)
-    for path in (tmp_path / "images" / "val" / "red").iterdir():
-        path.unlink()
-    cfg = settings(tmp_path, source=str(tmp_path / "images"))
-    data.prepare(cfg)
-    assert str(data.open_splits(cfg).shape).endswith("; no image held out is of red")
+# {% include "parts/prepare/test_held_out.py" %}
 
 
 @pytest.mark.parametrize(
