@@ -5,6 +5,7 @@
     python -m bench --only mlp gpt     these cases; the others keep the figures of the last run
     python -m bench --only "own tests" how long the tests of generated projects take
     python -m bench --only answers     how soon the page of ddpgen web answers
+    python -m bench --only saves       how long a large save holds training up
     python -m bench --only gpt --sides generated plain again   these sides of it
     python -m bench --prepare cuda     only generate the projects, for a machine without ddpgen
 
@@ -28,7 +29,7 @@ from typing import Any
 
 import torch
 
-from bench import answering, cases, commands, own_tests, page, tree
+from bench import answering, cases, commands, own_tests, page, saving, tree
 from bench.cases import Case
 from bench.commands import ROOT
 
@@ -155,7 +156,13 @@ def main() -> int:
     path = folder / "bench.json"
     results = json.loads(path.read_text()) if path.exists() else {}
     before = results.get(kind, {}).get("cases", []) if arguments.only else []
-    none = {"commands": {}, "no_commands": "not measured", "own tests": {}, "answers": {}}
+    none = {
+        "commands": {},
+        "no_commands": "not measured",
+        "own tests": {},
+        "answers": {},
+        saving.NAME: {},
+    }
     device = results[kind] = none | results.get(kind, {}) | machine(kind) | {"cases": before}
     for case in chosen:
         print(f"{case.name}: {case.words}", flush=True)
@@ -170,6 +177,10 @@ def main() -> int:
     if not arguments.quick and arguments.only in ([], [own_tests.NAME]):
         print(f"{own_tests.NAME} of generated projects", flush=True)
         device["own tests"] = rounded(own_tests.measure(BUILD))
+        store(results, path)
+    if not arguments.quick and arguments.only in ([], [saving.NAME]):
+        print("large saves", flush=True)
+        device[saving.NAME] = rounded(saving.measure(folder=BUILD))
         store(results, path)
     if arguments.only in ([], [answering.NAME]):
         print("the page of ddpgen web", flush=True)

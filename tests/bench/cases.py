@@ -39,6 +39,7 @@ class Case:
     overrides: tuple[str, ...] = ()
     amp: str = "off"
     sides: tuple[str, ...] = ALL
+    sharding: str = "off"  # or fsdp: each side by its own way to FSDP2
     block: int = 10  # steps that are timed as one; a multiple of LOG_EVERY
     blocks: int = 10  # of each start
     starts: int = 1  # of all sides anew: two equal process trees differ by a few percent
@@ -50,7 +51,13 @@ class Case:
     def answers(self) -> dict[str, Any]:
         """What ddpgen is asked for."""
         answers = {"model": self.model, "amp": self.amp, "accumulation": self.accumulate > 1}
-        return answers | ({"batch_norm": "local"} if self.model == "resnet" else {})
+        answers |= {"batch_norm": "local"} if self.model == "resnet" else {}
+        return answers | ({"sharding": "fsdp", "saves": "shards"} if self.sharded else {})
+
+    @property
+    def sharded(self) -> bool:
+        """Whether the ranks share weights and optimizer out among them."""
+        return self.sharding == "fsdp"
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,7 @@ class Task:
     overrides: list[str]
     micro_batch: int
     amp: bool
+    sharded: bool
     block: int
     blocks: int
     evaluated: int
@@ -108,6 +116,10 @@ CPU = (
         (*STDLIB_FILE, "data.window=128", "model.layers=2"), blocks=14, starts=3,
     ),
     Case(
+        "fsdp", "GPT, 128 tokens, shared out by FSDP2", "gpt", 2,
+        (*STDLIB_FILE, "data.window=128", "model.layers=2"), sharding="fsdp", blocks=10, starts=3,
+    ),
+    Case(
         "distilbert", "DistilBERT, 64 tokens", "text-classifier", 8, SMALL_TEXT,
         sides=(*ALL, "trainer"), blocks=14, starts=3,
     ),
@@ -136,6 +148,10 @@ CUDA = (
         block=200, blocks=10, evaluated=2, repeats=1,
     ),
     Case("gpt", "GPT-2 124 M, 1024 tokens", "gpt", 16, GPT2_TEXT, "bf16", FED, blocks=8),
+    Case(
+        "fsdp", "GPT-2 124 M, 1024 tokens, shared out by FSDP2", "gpt", 16, GPT2_TEXT, "bf16",
+        sharding="fsdp", blocks=8,
+    ),
     Case(
         "gpt, compiled", "GPT-2 124 M, 1024 tokens, torch.compile", "gpt", 16,
         (*GPT2_TEXT, "run.compile=true"), "bf16", blocks=8,

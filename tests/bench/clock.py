@@ -24,7 +24,10 @@ READS = {"item", "tolist", "cpu", "numpy", "nonzero"} | {
     f"__{kind}__" for kind in ("bool", "float", "int", "index", "repr", "format", "array")
 }
 # What these files read never was on the GPU: tokens are checked and targets counted before.
-OF_THE_HOST = {str(Path.cwd() / name) for name in ("data.py", "engine/loading.py")}
+COMPUTING = {Path.cwd() / f"{name}.py" for name in ("train", "steps", "model", "optim")}
+OF_THE_HOST = {str(path) for path in {*Path.cwd().glob("*.py")} - COMPUTING} | {
+    str(Path.cwd() / "engine" / "loading.py")
+}
 
 
 class Reads(TorchFunctionMode):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bench import answering, commands, own_tests
+from bench import answering, commands, own_tests, saving
 
 Device = dict[str, Any]  # one device's part of bench.json
 RIVALS = ("accelerate", "lightning", "trainer")
@@ -150,6 +150,19 @@ def goals(device: Device) -> list[Goal]:
         middle = statistics.median(answered[name]) if name in answered else None
         why = device.get("no_answers", "") or "not measured"
         found.append(at_most(words, middle, bound, why))
+    saves = device.get(saving.NAME) or None
+    for words, way, other, bound in (
+        (
+            "a background save holds up ≤ 0.1 × a blocking one",
+            saving.BACKGROUND,
+            saving.BLOCKING,
+            0.1,
+        ),
+        ("a blocking save ≤ 1.3 × torch.save and fsync", saving.BLOCKING, saving.PLAIN, 1.3),
+    ):
+        found.append(
+            at_most(words, saves and saving.share(saves, way, other), bound, "not measured")
+        )
     own = {name: max(values) for name, values in device["own tests"].items()}
     words = "own tests of the default project ≤ 30 s"
     found.append(at_most(words, own.get(own_tests.DEFAULT), 30, "not measured"))

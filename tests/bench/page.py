@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import answering, commands, figures
+from bench import answering, commands, figures, saving
 from bench.tree import Times
 
 SIDES = {
@@ -80,7 +80,9 @@ def section(kind: str, device: figures.Device) -> str:
         text += "".join(map(training, plotted))
         text += "### A save, a load\n\n" + SAVING
         text += f"![A save beside torch.save](bench-{kind}-save.png)\n\n"
-        text += "".join(saving(case) for case in plotted)
+        text += "".join(saved(case) for case in plotted)
+    if saves := device.get(saving.NAME):
+        text += "### Large saves\n\n" + stalls(saves)
     if parts := figures.case(device, "parts"):
         text += "### What the generated step does that the plain one does not\n\n" + PRICES
         text += prices(parts)
@@ -142,14 +144,21 @@ def training(case: Any) -> str:
     return text + table(head, rows) + "".join(f"Left out: {line}\n\n" for line in missing)
 
 
-SAVING = """Beside the plain loop's `torch.save` and `torch.load` of the same states. The generated
+SAVING = """Beside the plain loop's `torch.save` and `torch.load` of the same states; in the case
+fsdp each rank writes its share, the plain loop by `torch.distributed.checkpoint`. The generated
 project also writes through to the disk, keeps a checksum, and verifies before it loads; the others
 do not.
 
 """
+STALLS = f"""A save of {saving.PARAMETERS / 1e6:.0f} million parameters and their two moments, by a
+process whose steps sleep: how long training stands still, and what the steps beside the writing
+lose. `torch.save` writes through to the disk here, and so does `async_save`, the asynchronous save
+of `torch.distributed.checkpoint`; only the generated project keeps a checksum.
+
+"""
 
 
-def saving(case: Any) -> str:
+def saved(case: Any) -> str:
     """One case: what a save and a load cost."""
     plain, rows = case["times"]["plain"], []
     for side, shown in SIDES.items():
@@ -160,6 +169,22 @@ def saving(case: Any) -> str:
                 row += [middle, beside(times, plain, name)]
             rows.append(row)
     return f"**{case['name']}**\n\n" + table(["", "save", "ratio", "load", "ratio"], rows)
+
+
+def stalls(times: Times) -> str:
+    """One row for each way to save."""
+    names = {
+        saving.BLOCKING: "generated project",
+        saving.BACKGROUND: "generated project, in background",
+    }
+    names |= {saving.PLAIN: "`torch.save` and `fsync`", saving.ASYNC: "`async_save`"}
+    rows = []
+    for way in saving.WAYS:
+        beside = statistics.median(times[f"{way}, steps beside"])
+        ratio = saving.share(times, way, saving.BLOCKING)
+        held = statistics.median(times[way])
+        rows.append([names[way], f"{held:.3f} s", f"{ratio:.2f}", f"{beside:.3f} s"])
+    return STALLS + table(["", "training stands still", "ratio", "steps beside lose"], rows)
 
 
 PRICES = """The MLP's step is the shortest here, so it shows best what is added to each. A row is

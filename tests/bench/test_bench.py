@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from product import template
 
-from bench import answering, cases, figures, own_tests, page, tree
+from bench import answering, cases, figures, own_tests, page, saving, tree
 
 MLP = dataclasses.replace(cases.quick(cases.CPU[0]), blocks=2)
+FSDP = dataclasses.replace(cases.CPU[4], block=cases.LOG_EVERY, blocks=1, evaluated=1, repeats=1)
 PRODUCTS = {
     "products": [1.0, 1.0],
     "flops of a burst": [1e9],
@@ -48,6 +49,35 @@ def test_generated_project_beside_plain_loop(tmp_path: Path) -> None:
     assert len(rows) == 2, "training, saving"
     assert " 1.00 (1.00…1.00) |" in rows[0]
     assert (tmp_path / "bench-cpu-speed.png").stat().st_size > 1000
+
+
+def test_sides_that_share_out_save_shares(tmp_path: Path) -> None:
+    """With FSDP2 both write folders, and neither waits for the device between two log points."""
+    assert FSDP.sharded
+    project = tmp_path / "project"
+    template.write(FSDP.answers, project)
+    overrides = tree.task_of("plain", FSDP, 2, project).overrides
+    prepare = [sys.executable, "train.py", "--prepare-only", *overrides]
+    subprocess.run(prepare, cwd=project, check=True)
+    times, failures = tree.measure(FSDP, ["generated", "plain"], project, 2, tmp_path / "runs")
+    assert not failures, "\n".join(failures.values())
+    for side, found in times.items():
+        assert len(found["block"]) == len(found["save"]) == len(found["load"]) == 1
+        assert found["reads"] == [0], side
+        assert [*tmp_path.glob(f"runs/*-{side}/**/__1_0.distcp")], "rank 1's share"
+
+
+def test_large_saves_are_measured_by_all_ways(tmp_path: Path) -> None:
+    """Each save but the first counts, and the goals follow from the shares of the medians."""
+    times = saving.measure(parameters=16_000, count=3, folder=tmp_path)
+    assert {len(found) for found in times.values()} == {2}
+    assert all(min(times[way]) > 0 for way in saving.WAYS)
+    assert all(times[f"{way}, steps beside"] == [0, 0] for way in (saving.PLAIN, saving.BLOCKING))
+    device = {"cases": [], "commands": {}, "no_commands": "", "own tests": {}}
+    device[saving.NAME] = times | {saving.BACKGROUND: [0.1, 0.3], saving.BLOCKING: [1.0, 1.5]}
+    goals = {goal.words: goal for goal in figures.goals(device)}
+    assert goals["a background save holds up ≤ 0.1 × a blocking one"].figure == "0.16"
+    assert "generated project, in background | 0.200 s | 0.16 |" in page.stalls(device[saving.NAME])
 
 
 def rows_of_page(times: dict[str, Any], folder: Path) -> list[str]:

@@ -132,6 +132,7 @@ def task_of(side: str, case: Case, ranks: int, folder: Path) -> Task:
         overrides=[],
         micro_batch=case.micro_batch,
         amp=case.amp != "off",
+        sharded=case.sharded,
         block=case.block,
         blocks=case.blocks,
         evaluated=case.evaluated,

@@ -6,7 +6,7 @@ from typing import Any
 
 import model
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, FullyShardedDataParallelPlugin
 from torch.utils.data import DataLoader
 
 from bench.cases import LOG_EVERY, received
@@ -32,11 +32,25 @@ def evaluate(accelerator: Accelerator, network: Any, batches: Any) -> list[float
     return list((torch.cat(gathered).sum(0) / count).tolist())
 
 
+def sharding() -> FullyShardedDataParallelPlugin:
+    """FSDP2, block by block."""
+    return FullyShardedDataParallelPlugin(
+        fsdp_version=2,
+        auto_wrap_policy="transformer_based_wrap",
+        transformer_cls_names_to_wrap=[model.BLOCK.__name__],
+        state_dict_type="SHARDED_STATE_DICT",
+    )
+
+
 def main() -> None:
     """Train."""
     accelerator = Accelerator(
-        cpu=not torch.cuda.is_available(), mixed_precision="bf16" if task.amp else "no"
+        cpu=not torch.cuda.is_available(),
+        mixed_precision="bf16" if task.amp else "no",
+        fsdp_plugin=sharding() if task.sharded else None,
     )
+    if task.sharded and not accelerator.is_fsdp2:
+        raise SystemExit("on CPUs Accelerate takes DDP, and says nothing")
     parts = Parts(task)
     optimizer = parts.optimizer()
     # Not prepared: it would be stepped once for every rank.

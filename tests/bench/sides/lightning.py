@@ -10,11 +10,14 @@ import model
 import pytorch_lightning as lightning
 import torch
 from pytorch_lightning.loggers import CSVLogger
+from pytorch_lightning.strategies import ModelParallelStrategy
+from torch.distributed.fsdp import FSDPModule
 from torch.utils.data import DataLoader
 
 from bench.cases import LOG_EVERY, received
 from bench.clock import Clock
-from bench.sides.project import Parts, as_is, mean_loss
+from bench.sides import shared_out
+from bench.sides.project import RANKS, Parts, as_is, mean_loss
 
 task = received()
 clock = Clock(task)
@@ -27,6 +30,11 @@ class Module(lightning.LightningModule):
     def __init__(self, parts: Parts) -> None:
         super().__init__()
         self.parts, self.network = parts, parts.model
+
+    def configure_model(self) -> None:
+        """With its strategy for FSDP2, Lightning asks the module to share itself out, twice."""
+        if task.sharded and not isinstance(self.network, FSDPModule):
+            shared_out.share_out(self.network, self.device_mesh["data_parallel"])
 
     def training_step(self, batch: Any, _: int) -> torch.Tensor:
         loss = mean_loss(self.network, batch)
@@ -86,7 +94,7 @@ def main() -> None:
     trainer = lightning.Trainer(
         accelerator="gpu" if cuda else "cpu",
         devices=int(os.environ["LOCAL_WORLD_SIZE"]),
-        strategy="ddp",
+        strategy=ModelParallelStrategy(RANKS, 1) if task.sharded else "ddp",
         precision="bf16-mixed" if task.amp else "32-true",
         max_epochs=1,
         logger=CSVLogger(task.folder),

@@ -1,7 +1,8 @@
 """(b) The plainest loop that trains the same: what one writes by hand after the tutorial.
 
 As variant "micro" it only goes forward and backward, without reduction and update; as "searched"
-DDP looks for parameters without a gradient in each step.
+DDP looks for parameters without a gradient in each step. In a case that is sharded FSDP2 is in
+DDP's place.
 """
 
 import os
@@ -17,6 +18,7 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 from bench.cases import LOG_EVERY, received
 from bench.clock import Clock
+from bench.sides import shared_out
 from bench.sides.project import Parts, as_is
 
 task = received()
@@ -40,7 +42,7 @@ def loss_of(network: nn.Module, batch: data.Batch) -> torch.Tensor:
 
 
 @torch.no_grad()
-def evaluate(network: DistributedDataParallel, batches: DataLoader[data.Batch]) -> list[float]:
+def evaluate(network: nn.Module, batches: DataLoader[data.Batch]) -> list[float]:
     """The mean of every metric over all ranks."""
     network.eval()
     sums: dict[str, torch.Tensor] = {}
@@ -48,7 +50,7 @@ def evaluate(network: DistributedDataParallel, batches: DataLoader[data.Batch]) 
     for batch in batches:
         inputs, targets = (part.to(device, non_blocking=True) for part in batch)
         with torch.autocast(device.type, torch.bfloat16, enabled=task.amp):
-            outputs = network.module(inputs)
+            outputs = network(inputs)
         for name, value in model.metric_sums(outputs.float(), targets).items():
             sums[name] = sums.get(name, 0) + value
         count += targets.numel()
@@ -58,6 +60,18 @@ def evaluate(network: DistributedDataParallel, batches: DataLoader[data.Batch]) 
     return list((totals[:-1] / totals[-1]).tolist())
 
 
+def wrapped(network: nn.Module) -> nn.Module:
+    """By DDP or FSDP2."""
+    if task.sharded:
+        return shared_out.share_out(network)
+    return DistributedDataParallel(
+        network,
+        device_ids=[device] if cuda else None,
+        gradient_as_bucket_view=True,
+        find_unused_parameters=task.variant == "searched",
+    )
+
+
 def main() -> None:
     """Train."""
     if cuda:
@@ -65,17 +79,14 @@ def main() -> None:
     dist.init_process_group("nccl" if cuda else "gloo", device_id=device if cuda else None)
     parts = Parts(task)
     train, val = loader(parts.train, shuffle=True), loader(parts.val, shuffle=False)
-    network = DistributedDataParallel(
-        parts.model.to(device),
-        device_ids=[device] if cuda else None,
-        gradient_as_bucket_view=True,
-        find_unused_parameters=task.variant == "searched",
-    )
+    network = wrapped(parts.model.to(device))
+    bare = network.module if isinstance(network, DistributedDataParallel) else network
     optimizer = parts.optimizer()
     scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, parts.schedule(task.steps))
     clock.ready()
     for step, batch in enumerate(train, start=1):
         if task.variant == "micro":
+            assert isinstance(network, DistributedDataParallel)
             with network.no_sync():
                 loss_of(network, batch).backward()
             clock.step()
@@ -89,19 +100,25 @@ def main() -> None:
         clock.step()
         if step % LOG_EVERY == 0 and dist.get_rank() == 0:
             print(f"step {step} loss {loss.item():.4f}", flush=True)
-    clock.repeat("evaluation", lambda: evaluate(network, val))
+    clock.repeat("evaluation", lambda: evaluate(bare, val))
     path = Path(task.folder) / "checkpoint.pt"
 
     def save() -> None:
+        if task.sharded:
+            shared_out.save(bare, optimizer, path)
+            return
         if dist.get_rank() == 0:
             path.parent.mkdir(parents=True, exist_ok=True)
-            states = (network.module.state_dict(), optimizer.state_dict(), scheduler.state_dict())
+            states = (bare.state_dict(), optimizer.state_dict(), scheduler.state_dict())
             torch.save(dict(zip(("model", "optimizer", "scheduler"), states, strict=True)), path)
         dist.barrier()
 
     def load() -> None:
+        if task.sharded:
+            shared_out.load(bare, optimizer, path)
+            return
         content = torch.load(path, map_location="cpu", weights_only=True)
-        network.module.load_state_dict(content["model"])
+        bare.load_state_dict(content["model"])
         optimizer.load_state_dict(content["optimizer"])
         scheduler.load_state_dict(content["scheduler"])
 
