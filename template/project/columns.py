@@ -4,8 +4,11 @@ Everything that is learnt from the rows, such as means and known texts, is learn
 the training split: the others must stay unseen.
 """
 
+import csv as python_csv
+import io
 import os
 import re
+import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain
@@ -231,6 +234,8 @@ def _read_file(
             ),
         )
         len(table.column_names)  # decodes the names
+        if any(_has_lines(column) for column in table.columns):
+            _check_quotes(path, _delimiter(first))
     except UnicodeDecodeError as error:
         raise config.ConfigError(
             f"{path} cannot be read: the header is not in UTF-8: save the file in UTF-8"
@@ -240,6 +245,30 @@ def _read_file(
             raise  # of the disk; Arrow's errors of a file have no number
         raise config.ConfigError(_in_words(path, error)) from error
     return table
+
+
+def _has_lines(array: Any) -> bool:
+    """Whether a cell is a text of several lines."""
+    return array.type == pa.string() and bool(pc.any(pc.match_substring(array, "\n")).as_py())
+
+
+def _check_quotes(path: Path, delimiter: str) -> None:
+    """Refuse a quotation mark that begins a cell and ends none: rows below became the cell's."""
+    rows = 0
+    with (
+        pa.input_stream(str(path), compression="detect") as stream,
+        io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as file,
+    ):
+        python_csv.field_size_limit(sys.maxsize)
+        try:
+            for row in python_csv.reader(file, delimiter=delimiter, strict=True):
+                rows += bool(row)  # empty lines are no rows
+        except python_csv.Error as error:
+            raise config.ConfigError(
+                f"{path}, row {rows}: a cell begins with a quotation mark and does not end with "
+                'one: write "" for a mark inside, and one more mark at either end (in pandas '
+                "read_csv with quoting=3, then to_csv)"
+            ) from error
 
 
 def _refuse(path: Path, first: bytes) -> None:

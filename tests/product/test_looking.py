@@ -549,6 +549,8 @@ def test_names_and_rows_that_do_not_fit_are_told(tmp_path: Path) -> None:
         "written by a tool\na,b\n1,2": "the first line has 1 name, rows below have 2 cells",
         "# 2019\n# by a tool\na,b\n1,2\n3,4": "the first line has 1 name, rows below have 2 cells",
         "sep=;\na;b\n1;2": "the first line, sep=;, is for spreadsheets",
+        'a,b\n1,2\n1,"2\n3,4\n5,"6\n7,8': "row 2: a cell begins with a quotation mark",
+        'a,b\n1,"2\n3,4\n5,6': "row 1: a cell begins with a quotation mark",
     }.items():
         (tmp_path / "t.csv").write_text(text)
         with pytest.raises(DdpgenError, match=reason):

@@ -467,6 +467,19 @@ def test_cells_that_do_not_fit_are_named(cells: str, tmp_path: Path) -> None:
         data.prepare(settings(tmp_path, path))
 
 
+@pytest.mark.parametrize("name", ["flats.csv", "flats.csv.gz"])
+def test_open_quotation_marks_swallow_no_rows(name: str, tmp_path: Path) -> None:
+    """Arrow would take the lines between two of them, or to the end, for one cell."""
+    lines = [f"{n * 10.5},{n}.5,{'east' if n % 2 else 'west'}" for n in range(ROWS)]
+    for places in ((7,), (7, 20)):
+        cells = [line.replace(",e", ',"e') if n in places else line for n, line in enumerate(lines)]
+        text = "\n".join(["rent,size,district", *cells]) + "\n"
+        content = gzip.compress(text.encode()) if name.endswith("gz") else text.encode()
+        (tmp_path / name).write_bytes(content)
+        said = refusal(tmp_path, tmp_path / name, "data.leave_out=[]")
+        assert f"{name}, row 8: a cell begins with a quotation mark and does not end" in said
+
+
 LARGE = "whole numbers that a float of 64 bits cannot tell apart: subtract 1000000000000000000"
 NUMBERS: dict[str, tuple[list[Any], str]] = {
     "ids": ([10**18 + n for n in range(ROWS)], LARGE),

@@ -287,7 +287,11 @@ def _read_lines(path: Path) -> list[Any]:
         file.seek(0)
         delimiter = max(",;\t", key=header.count)
         csv.field_size_limit(sys.maxsize)  # a text may be a book
-        names, *rows = [row for row in csv.reader(file, delimiter=delimiter) if row] or [[]]
+        names, *rows = _cells(csv.reader(file, delimiter=delimiter, strict=True), path) or [[]]
+    if twice := {name for name in names if name and names.count(name) > 1}:
+        raise config.ConfigError(
+            f"{path}: two columns are called {min(twice)!r}: give each a name of its own"
+        )
     for place, row in enumerate(rows, start=1):
         if len(row) != len(names):
             raise config.ConfigError(
@@ -295,6 +299,21 @@ def _read_lines(path: Path) -> list[Any]:
                 f"put the text in quotes where it holds {delimiter!r}"
             )
     return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _cells(reader: Iterator[list[str]], path: Path) -> list[list[str]]:
+    """All rows but empty ones. Raises ConfigError for a mark that would take rows for one cell."""
+    found: list[list[str]] = []
+    try:
+        for row in reader:
+            found += [row] if row else []
+    except csv.Error as error:
+        raise config.ConfigError(
+            f"{path}: record {len(found)} has a cell that begins with a quotation mark and does "
+            'not end with one: write "" for a mark inside, and one more mark at either end (in '
+            "pandas read_csv with quoting=3, then to_csv)"
+        ) from error
+    return found
 
 
 def _parsed(line: str, place: str) -> Any:

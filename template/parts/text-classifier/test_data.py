@@ -207,6 +207,9 @@ def test_names_of_validation(name: str, tmp_path: Path) -> None:
 
 MISREAD = {
     "surplus.csv": ("text,label\nOne,no\nGood, but,yes\n", "record 2 has 3 cells.*in quotes"),
+    "open.tsv": ('text\tlabel\nOne\tno\n"Two\tyes\nSix\tno\n', "record 2.*quotation mark"),
+    "marks.tsv": ('text\tlabel\n"One\tno\n"Two\tyes\nSix\tno\n', "record 1.*quotation mark"),
+    "twice.csv": ("text,label,label\nOne,no,a\n", "two columns are called 'label'"),
     "short.csv": ("text,label,more\nOne,no\n", r"record 1 has 2 cells, the first line has 3"),
     "line.jsonl": ('{"text": "One", "label": 1}\n\n{"text": "T\n', "line 3 is no JSON from col"),
     "several.jsonl": ('{"text": "One", "label": ["a", "b"]}\n', r"\['a', 'b'\].*one label per"),
@@ -217,7 +220,7 @@ MISREAD = {
 
 @pytest.mark.parametrize("name", MISREAD)
 def test_records_that_would_be_misread(name: str, tmp_path: Path) -> None:
-    """A text with commas and without quotes would shift the labels; several labels are no class."""
+    """Commas without quotes shift labels, open quotes swallow rows, several labels are no class."""
     content, reason = MISREAD[name]
     (tmp_path / name).write_text(content)
     with pytest.raises(config.ConfigError, match=f"{name}.*{reason}"):
