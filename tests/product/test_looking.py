@@ -414,6 +414,13 @@ PAIR = {"q": "Where is the house of Ada?", "a": "In the town behind the old brid
 LAYOUTS: dict[str, tuple[dict[str, object], list[str]]] = {
     "completions": ({"prompt": PAIR["q"], "completion": PAIR["a"]}, []),
     "instructions": ({"instruction": PAIR["q"], "input": "", "output": PAIR["a"]}, []),
+    "turns in pairs": (
+        {
+            "prompt": [{"role": "user", "content": PAIR["q"]}],
+            "completion": [{"role": "assistant", "content": PAIR["a"]}],
+        },
+        [],
+    ),
     "turns": (
         {"dialog": [{"from": "human", "value": PAIR["q"]}, {"from": "gpt", "value": PAIR["a"]}]},
         ["data.column=dialog"],
@@ -446,6 +453,18 @@ def test_file_that_is_marked_as_utf_8_is_known(ending: str, tmp_path: Path) -> N
     content = json.dumps(record) if ending == ".jsonl" else json.dumps([record])
     path.write_text(content, encoding="utf-8-sig")
     assert look.look(path).kind == "conversations"
+
+
+def test_preferences_are_told(tmp_path: Path) -> None:
+    """Nobody is to believe that rejected answers are unlearnt."""
+    path = tmp_path / "pairs.jsonl"
+    turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}]
+    path.write_text(json.dumps({"chosen": turns, "rejected": turns}) + "\n")
+    assert any("no training on preferences (DPO)" in words for words in look.look(path).words)
+    rows = [{"prompt": PAIR["q"] + str(n), "chosen": "Yes.", "rejected": "No."} for n in range(30)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(DdpgenError, match=r"on preferences \(DPO\) is not there"):
+        look.look(path)
 
 
 def test_pairs_of_columns_are_those_of_the_program() -> None:
