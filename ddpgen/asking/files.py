@@ -124,8 +124,8 @@ def _records(path: Path, source: str) -> Found | None:
         return None
     trees.refuse(path, found[0])
     if chat := records.column_of_conversations(found):
-        words = [f"{len(found):,} conversations in {chat}", *records.about_preferences(found)]
-        return _conversations(words, chat, source)
+        said = [f"{len(found):,} conversations in {chat}", *records.about_preferences(found)]
+        return _conversations(said, chat, source)
     if records.about_preferences(found):
         raise DdpgenError(
             f"--data {show(str(path))}: training on preferences (DPO) is not there",

@@ -65,7 +65,7 @@ def column_of_conversations(records: list[dict[str, Any]]) -> str:
 
 def about_preferences(records: list[dict[str, Any]]) -> list[str]:
     """Words about answers that are to be preferred to others."""
-    known = PREFERRED <= {*records[0]}
+    known = {*records[0]} >= PREFERRED
     return ["rejected answers are not read: there is no training on preferences (DPO)"] * known
 
 
