@@ -46,10 +46,10 @@ def read(path: Path, source: str) -> Found | None:
     if not rows or 2 * len(rows) < len(found):
         _refuse_header(path, names, found)
         return None
-    columns = list(columns_of(names, rows))
+    columns = [c for c in columns_of(names, rows) if c.name or c.cells]
     _refuse_names(path, columns, delimiter)
     image_tables.refuse(path, columns, delimiter)
-    size = f"{more}{len(rows):,} rows, {len(names):,} columns"
+    size = f"{more}{len(rows):,} rows, {len(columns):,} columns"
     if labelled := text_and_label(columns):
         _refuse_packed(path, delimiter)
         return labelled_texts(size, labelled, source)

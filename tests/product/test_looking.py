@@ -1205,6 +1205,12 @@ def test_cells_that_may_mean_something_else_are_said(tmp_path: Path) -> None:
     words = look.look(write(tmp_path / "days.csv", ["heat", "city", "share", "price"], rows)).words
     assert any(w.startswith("heat: -999 stands 34 times, far from all others") for w in words)
     assert "city: 'Rome' and 'rome ' are different: write them alike" in words
+    rows = [[f"{n % 9 + 1}.{n + 100}", f"{n + 1}E-01", "", "", n / 7] for n in range(300)]
+    found = look.look(write(tmp_path / "sums.csv", ["sum", "part", "", "", "price"], rows))
+    assert "sum: 1.100 is read as a fraction: write 1100 if that is meant" in found.words
+    assert "part: numbers, 300 different" in found.words
+    assert found.words[0] == "300 rows, 3 columns"
+    assert not any("leave_out" in argument for argument in found.arguments)
     assert not any(w.startswith("share: ") and "times" in w for w in words)
 
 
