@@ -214,6 +214,8 @@ MISREAD = {
     "line.jsonl": ('{"text": "One", "label": 1}\n\n{"text": "T\n', "line 3 is no JSON from col"),
     "several.jsonl": ('{"text": "One", "label": ["a", "b"]}\n', r"\['a', 'b'\].*one label per"),
     "turns.jsonl": ('{"text": ["One"], "label": "a"}\n', r"\['One'\] in 'text'.*one text"),
+    "null.jsonl": ('{"text": null, "label": "a"}\n', "record 1 has no 'text': that is null"),
+    "nan.csv": ("text,label\nOne,no\nTwo,nan\n", "record 2 has an empty 'label', written 'nan'"),
     "empty.csv": ("", "has 0 texts"),
 }
 
@@ -405,6 +407,16 @@ def test_labels_that_tell_nothing(rows: list[tuple[str, str]], reason: str, tmp_
     source = write(tmp_path / "texts.csv", rows)
     with pytest.raises(config.ConfigError, match=reason):
         data.prepare(settings(tmp_path, source=source, length=32, vocabulary=300))
+
+
+@pytest.mark.parametrize("alike", [("No", "no "), ("1", "1.0")])
+def test_labels_that_look_alike_are_said(alike: tuple[str, str], tmp_path: Path) -> None:
+    """They are rather one class, written in several ways; an empty text teaches nothing."""
+    rows = [(text, alike[n % 2]) for n, (text, _) in enumerate(ROWS)]
+    cfg = settings(tmp_path, source=write(tmp_path / "texts.csv", [*rows, ("", alike[0])]))
+    data.prepare(cfg)
+    said = str(data.open_splits(cfg).shape)
+    assert f"; 1 texts are empty; {' and '.join(map(repr, alike))} are different classes" in said
 
 
 @pytest.mark.parametrize("noted", [None, 5])
