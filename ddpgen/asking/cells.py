@@ -6,11 +6,14 @@ from datetime import datetime
 # Numbers that `table` refuses: with a decimal comma, marks between thousands, a sign, another dash
 # than -, parentheses, or a unit that most of them have.
 _SIGN, _BELOW, _PLAIN = "[$€£¥%]", "[-+\u2212\u2013]", r"\d*\.?\d+"
-_COMMAS = r"(\d+,\d+|\d{1,3}([.,' \xa0]\d{3})+([.,]\d+)?)"
+_COMMAS = (
+    r"(\d+,\d+|\d{1,3}([.,'\u2019\u202f \xa0]\d{3})+([.,]\d+)?"
+    r"|\d{1,2}(,\d{2})+,\d{3}([.]\d+)?)"
+)
 MARKED = re.compile(
     rf"{_BELOW}?({_SIGN}?\s?{_BELOW}?{_COMMAS}\s?{_SIGN}?|{_SIGN}\s?{_BELOW}?{_PLAIN}"
     rf"|{_PLAIN}\s?{_SIGN}|\({_SIGN}?\s?({_PLAIN}|{_COMMAS})\s?{_SIGN}?\))"
-    rf"|[\u2212\u2013]{_PLAIN}"
+    rf"|[\u2212\u2013]{_PLAIN}|{_PLAIN}-"
 )
 UNIT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+) ?([A-Za-z°µΩ]\S{0,7})")
 # What ISO 8601 writes otherwise: 31/12/2019, 12/31/19 10:30, Jan 5, 2020, 10:30; and months.

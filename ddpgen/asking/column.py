@@ -18,6 +18,7 @@ FEWEST_ROWS = 10  # of which a count is told from quantities
 FEW = 10  # one of so many cells, at most, is another text that stands for an empty cell
 STRAY = 20  # one of so many cells, at most, is a mistake among numbers
 LONG = 3.0  # words of a cell, in the mean, from which a column is one of texts to read
+POINTS, HUNDREDS = re.compile(r"[-+]?[1-9]\d{0,2}[.]\d{3}"), re.compile(r"[-+]?\d{1,3}")
 SENTINEL = re.compile(
     r"-?9{2,}(\.0+)?|-1(\.0+)?"
 )  # what stands for an unknown number, such as -999
@@ -46,6 +47,8 @@ class Column:
     @cached_property
     def have_unit(self) -> bool:
         """Whether most cells are numbers with one unit, and more than may be names."""
+        if self._plain:  # 8.4E-01 has none
+            return False
         found = [UNIT.fullmatch(cell.strip()) for cell in self.cells]
         units = Counter(match[2] for match in found if match)
         unit, count = units.most_common(1)[0] if units else ("", 0)
@@ -152,7 +155,7 @@ class Column:
     def doubts(self) -> list[str]:
         """Words about cells that may mean something else than `table` takes them for."""
         if self.numbers and self._plain:
-            return self._sentinels()
+            return [*self._points(), *self._sentinels()]
         if self.numbers or self.is_prose or self.tells_rows_apart:
             return []
         alike = dict[str, list[str]]()
@@ -160,6 +163,15 @@ class Column:
             alike.setdefault(" ".join(cell.casefold().split()), []).append(cell)
         same = [f"{' and '.join(map(repr, cells))}" for cells in alike.values() if len(cells) > 1]
         return [f"{self.name}: {same[0]} are different: write them alike"] if same else []
+
+    def _points(self) -> list[str]:
+        """Words about points that may stand between thousands."""
+        found = [cell.strip() for cell in self.cells]
+        pointed = [cell for cell in found if POINTS.fullmatch(cell)]
+        if not pointed or not all(POINTS.fullmatch(c) or HUNDREDS.fullmatch(c) for c in found):
+            return []
+        whole = pointed[0].replace(".", "")
+        return [f"{self.name}: {pointed[0]} is read as a fraction: write {whole} if that is meant"]
 
     def _sentinels(self) -> list[str]:
         """Words about a number that comes often, far below or above all others."""

@@ -124,7 +124,13 @@ def _records(path: Path, source: str) -> Found | None:
         return None
     trees.refuse(path, found[0])
     if chat := records.column_of_conversations(found):
-        return _conversations([f"{len(found):,} conversations in {chat}"], chat, source)
+        said = [f"{len(found):,} conversations in {chat}", *records.about_preferences(found)]
+        return _conversations(said, chat, source)
+    if records.about_preferences(found):
+        raise DdpgenError(
+            f"--data {show(str(path))}: training on preferences (DPO) is not there",
+            remedy="to learn the chosen answers, call the column chosen completion",
+        )
     columns = columns_of_records(found)
     pair = records.pair_of(found)
     labelled = texts.text_and_label(columns)

@@ -15,6 +15,8 @@ PAIRS = {
     "question": ("answer", "response"),
 }
 
+PREFERRED = {"chosen", "rejected"}
+
 
 def read(path: Path, count: int) -> list[dict[str, Any]]:
     """The first records of a file; none where something else than a record is among them.
@@ -57,8 +59,14 @@ def pair_in(names: Iterable[str]) -> tuple[str, ...]:
 
 def column_of_conversations(records: list[dict[str, Any]]) -> str:
     """The column of lists of {"role": ..., "content": ...}, or ""."""
-    names = [*records[0]]
+    names = [name for name in records[0] if name not in pair_of(records)]
     return next((name for name in names if all(_is_chat(r.get(name)) for r in records)), "")
+
+
+def about_preferences(records: list[dict[str, Any]]) -> list[str]:
+    """Words about answers that are to be preferred to others."""
+    known = {*records[0]} >= PREFERRED
+    return ["rejected answers are not read: there is no training on preferences (DPO)"] * known
 
 
 def _is_chat(value: object) -> bool:

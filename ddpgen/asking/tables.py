@@ -37,7 +37,7 @@ def read(path: Path, source: str) -> Found | None:
         file.seek(0)
         delimiter = max(",;\t|", key=header.count)
         csv.field_size_limit(sys.maxsize)  # a text may be a book
-        reader = csv.reader(file, delimiter=delimiter)
+        reader = _cells(path, csv.reader(file, delimiter=delimiter, strict=True))
         names = next(reader, [])
         most = max(ROWS, CELLS // max(1, len(names)))
         found = [row for row in islice(reader, most) if row]
@@ -46,10 +46,10 @@ def read(path: Path, source: str) -> Found | None:
     if not rows or 2 * len(rows) < len(found):
         _refuse_header(path, names, found)
         return None
-    columns = list(columns_of(names, rows))
+    columns = [c for c in columns_of(names, rows) if c.name or c.cells]
     _refuse_names(path, columns, delimiter)
     image_tables.refuse(path, columns, delimiter)
-    size = f"{more}{len(rows):,} rows, {len(names):,} columns"
+    size = f"{more}{len(rows):,} rows, {len(columns):,} columns"
     if labelled := text_and_label(columns):
         _refuse_packed(path, delimiter)
         return labelled_texts(size, labelled, source)
@@ -77,6 +77,26 @@ def read(path: Path, source: str) -> Found | None:
     if marks := sorted({mark for column in useful for mark in column.marks}):
         arguments.append(f"data.gaps={listed(marks)}")
     return Found(words, "rows", arguments)
+
+
+def _cells(path: Path, reader: Iterator[list[str]]) -> Iterator[list[str]]:
+    """The rows of cells.
+
+    Raises:
+        DdpgenError: a quotation mark that ends no cell would take rows for one cell.
+    """
+    number = 0
+    try:
+        for row in reader:
+            number += bool(row)  # empty lines are no rows
+            yield row
+    except csv.Error as error:
+        raise DdpgenError(
+            f"--data {show(str(path))}: row {number}: a cell begins with a quotation mark and does "
+            "not end with one",
+            remedy='write "" for a mark inside, and one more mark at either end (in pandas '
+            "read_csv with quoting=3, then to_csv)",
+        ) from error
 
 
 def _refused_rows(names: list[str], rows: list[list[str]]) -> list[str]:

@@ -4,8 +4,12 @@ Everything that is learnt from the rows, such as means and known texts, is learn
 the training split: the others must stay unseen.
 """
 
+import csv as python_csv
+import io
+import math
 import os
 import re
+import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain
@@ -24,14 +28,19 @@ NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 # Not as 1234.5: a comma as decimal point, or marks between thousands, as in 83,7 and 1,234.50 and
 # 1.234,50; or with a sign, as in $12 and 7.5 %; or below zero with a dash, or in parentheses.
 _SIGN = "[$€£¥%]"
-_WITH_COMMAS = r"(\d*,\d+([eE][-+]?\d+)?|\d{1,3}([,.'\x{a0} ]\d{3})+([.,]\d+)?)"
+_WITH_COMMAS = (
+    r"(\d*,\d+([eE][-+]?\d+)?|\d{1,3}([,.'\x{2019}\x{202f}\x{a0} ]\d{3})+([.,]\d+)?"
+    r"|\d{1,2}(,\d{2})+,\d{3}([.]\d+)?)"
+)
 _BELOW = r"[-+\x{2212}\x{2013}]"
 _PLAIN = r"\d*\.?\d+"
 MARKED = (
     rf"^\s*{_BELOW}?({_SIGN}?\s?{_BELOW}?{_WITH_COMMAS}\s?{_SIGN}?|{_SIGN}\s?{_BELOW}?{_PLAIN}"
     rf"|{_PLAIN}\s?{_SIGN}|\({_SIGN}?\s?({_PLAIN}|{_WITH_COMMAS})\s?{_SIGN}?\))\s*$"
-    rf"|^\s*[\x{{2212}}\x{{2013}}]{_PLAIN}\s*$"
+    rf"|^\s*[\x{{2212}}\x{{2013}}]{_PLAIN}\s*$|^\s*{_PLAIN}-\s*$"
 )
+POINTS = r"^\s*[-+]?[1-9]\d{0,2}[.]\d{3}\s*$"  # perhaps between thousands
+HUNDREDS = r"^\s*[-+]?\d{1,3}\s*$"
 WHOLE = r"^[-+]?\d{1,76}$"
 EXACT = 2**53  # from here on, floats of 64 bits have no place for each whole number
 UNIT = r"^\s*[-+]?(?:\d+\.?\d*|\.\d+) ?(?P<unit>[A-Za-z°µΩ]\S{0,7})\s*$"  # 9.5 l/km
@@ -64,6 +73,7 @@ VALIDATION = {"val", "valid", "validation"}  # in the name of a file or folder t
 TRAINING, TEST = {"train", "training"}, {"test", "testing"}  # beside train, test is left out
 FEWEST_ROWS = 10
 FAR = ", too far from the other rows for a float of 32 bits: correct the cell"
+TOTALS = {"total", "grand total", "sum", "summe", "gesamt"}
 FEW_VALUES = 20  # up to this number of whole numbers, they may be classes or quantities
 
 
@@ -122,6 +132,7 @@ def read(cfg: config.Data, files: list[Path]) -> Table:
         if name not in cfg.categories:
             for path, part in zip(files, parts, strict=True):
                 _check_digits(_digits(part[name], name, path, cfg), name, path)
+                _check_points(part[name], name, path, cfg)
     columns = {name: _join(name, parts, files, name in cfg.categories) for name in chosen}
     words = [_words(cfg, path, part) for path, part in zip(files, parts, strict=True)]
     together = next((_join(name, parts, files, True) for name in groups), None)
@@ -218,7 +229,7 @@ def _read_file(
             first = file.read(FIRST)
         _refuse(path, first)
         if first.startswith(PARQUET):
-            return _without_views(parquet.read_table(path))
+            return _of_usual_types(parquet.read_table(path))
         table = csv.read_csv(
             path,
             csv.ReadOptions(use_threads=False),  # its messages then have the row
@@ -231,6 +242,8 @@ def _read_file(
             ),
         )
         len(table.column_names)  # decodes the names
+        if any(_has_lines(column) for column in table.columns):
+            _check_quotes(path, _delimiter(first))
     except UnicodeDecodeError as error:
         raise config.ConfigError(
             f"{path} cannot be read: the header is not in UTF-8: save the file in UTF-8"
@@ -239,7 +252,37 @@ def _read_file(
         if getattr(error, "errno", None):
             raise  # of the disk; Arrow's errors of a file have no number
         raise config.ConfigError(_in_words(path, error)) from error
-    return table
+    return _without_nothing(table)
+
+
+def _without_nothing(table: Any) -> Any:
+    """The table without columns that have neither a name nor a cell, as spreadsheets write them."""
+    fields = enumerate(table.schema)
+    return table.select([n for n, f in fields if f.name or not pa.types.is_null(f.type)])
+
+
+def _has_lines(array: Any) -> bool:
+    """Whether a cell is a text of several lines."""
+    return array.type == pa.string() and bool(pc.any(pc.match_substring(array, "\n")).as_py())
+
+
+def _check_quotes(path: Path, delimiter: str) -> None:
+    """Refuse a quotation mark that begins a cell and ends none: rows below became the cell's."""
+    rows = 0
+    with (
+        pa.input_stream(str(path), compression="detect") as stream,
+        io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as file,
+    ):
+        python_csv.field_size_limit(sys.maxsize)
+        try:
+            for row in python_csv.reader(file, delimiter=delimiter, strict=True):
+                rows += bool(row)  # empty lines are no rows
+        except python_csv.Error as error:
+            raise config.ConfigError(
+                f"{path}, row {rows}: a cell begins with a quotation mark and does not end with "
+                'one: write "" for a mark inside, and one more mark at either end (in pandas '
+                "read_csv with quoting=3, then to_csv)"
+            ) from error
 
 
 def _refuse(path: Path, first: bytes) -> None:
@@ -256,12 +299,12 @@ def _refuse(path: Path, first: bytes) -> None:
         )
 
 
-def _without_views(table: Any) -> Any:
-    """The same with texts of the usual type, which Arrow can compute with."""
+def _of_usual_types(table: Any) -> Any:
+    """The same with texts and floats of types that Arrow can compute with."""
+    usual = {"string_view": pa.string(), "halffloat": pa.float32()}  # by name: not all Arrows know
     for number, field in enumerate(table.schema):
-        if str(field.type) == "string_view":  # older versions of Arrow have no such type
-            texts = table[number].cast(pa.string())
-            table = table.set_column(number, field.name, texts)
+        if kind := usual.get(str(field.type)):
+            table = table.set_column(number, field.name, table[number].cast(kind))
     return table
 
 
@@ -434,6 +477,24 @@ def _check_digits(digits: Any, name: str, path: Path) -> None:
             f"{path}: column {name!r} has whole numbers that a float of 64 bits cannot tell "
             f"apart: subtract {pc.min(digits).as_py()} from all of them, or, if they only name "
             "something, list the column in data.leave_out or data.categories"
+        )
+
+
+def _check_points(array: Any, name: str, path: Path, cfg: config.Data) -> None:
+    """Refuse 1.234 beside 987: points between thousands, which Arrow takes for decimal points."""
+    if not pa.types.is_floating(array.type) or not _is_csv(path):
+        return
+    whole = pc.equal(array, pc.floor(array))
+    if pc.max(pc.abs(array)).as_py() in (None, math.inf) or not pc.any(whole).as_py():
+        return
+    cells = _read_file(path, _empty(cfg.gaps), {name: pa.string()}, [name])[name]
+    with_point, without = (pc.match_substring_regex(cells, words) for words in (POINTS, HUNDREDS))
+    if pc.any(with_point).as_py() and pc.all(pc.or_(with_point, without)).as_py():
+        row = pc.index(with_point, True).as_py()
+        raise config.ConfigError(
+            f"{path}, row {row + 1}: column {name!r} is {cells[row].as_py()!r}, and cells without "
+            "a point are below 1000: a point between thousands? Write such numbers as 1234.5 (in "
+            "pandas read_csv with thousands='.', then to_csv); else write whole ones as 987.0"
         )
 
 
@@ -622,6 +683,10 @@ def _check_cells(table: Table, name: str, cfg: config.Data) -> None:
             "column in data.leave_out, or write as numbers what may matter, such as the month, the "
             "day of the week or the days since the first; data.categories takes it as it is"
         )
+    if len(array) and str(array[-1]).strip().casefold() in TOTALS:
+        row = pc.equal(array, array[-1])
+        if pc.sum(row).as_py() == 1:
+            table.refuse(row, name, ", in the last row alone: a sum is no sample: remove the row")
     is_text = pc.invert(pc.match_substring_regex(array, NUMBER))
     filled, distinct = len(array) - array.null_count, pc.count_distinct(array).as_py()
     is_marked = pc.match_substring_regex(array, MARKED)
@@ -783,8 +848,18 @@ def _encode_target(table: Table, cfg: config.Data, train: Tensor) -> tuple[Tenso
     held_out = numbers.bincount(minlength=len(classes)) - count
     if not held_out.all():
         words += f"; no row held out is {names[int(held_out.argmin())]!r}"
+    if alike := _alike(names):
+        words += f"; {' and '.join(map(repr, alike))} are different classes"
     scale = {"mean": 0.0, "unit": 1.0, "labels": names}
     return numbers.float(), {"outputs": len(names), **scale, "words": words}
+
+
+def _alike(names: list[str]) -> list[str]:
+    """The first names that differ by capitals and blanks only."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(" ".join(name.casefold().split()), []).append(name)
+    return next((same for same in found.values() if len(same) > 1), [])
 
 
 def _choose_task(array: Any, words: Any, cfg: config.Data) -> str:

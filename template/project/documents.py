@@ -29,6 +29,7 @@ PAIRS = {
 }
 MORE = ("input", "context")  # columns of what an instruction or a question is about
 SPEAKERS = {"human": "user", "gpt": "assistant"}
+ROLES = {"system", "developer", "user", "assistant", "tool"}  # of which only one is learnt
 WEIGHTS = ["*.json", "*.jinja", "*.model", "*.safetensors", "*.txt"]  # what is fetched of a model
 AT_ONCE = 1000  # records that are tokenised together
 MODULES = (  # of the standard library, whose functions are asked about
@@ -107,7 +108,9 @@ def _left_out(cfg: config.Data, records: list[Record]) -> str:
     """What of the source is not read: files of a test split, and columns."""
     tests = [path.name for path in source_files(cfg) if _is_test(path, cfg)]
     columns = sorted({name for record in records for name in record.ignored})
-    parts = {"files left out": tests, "columns ignored": columns}
+    chats = [record.content for record in records if not isinstance(record.content, str)]
+    roles = sorted({turn["role"] for turns in chats for turn in turns} - ROLES)
+    parts = {"files left out": tests, "columns ignored": columns, "roles not learnt": roles}
     return "".join(f"; {what}: {', '.join(names)}" for what, names in parts.items() if names)
 
 
@@ -177,7 +180,9 @@ def read_file(path: Path, column: str) -> Iterator[Record]:
         place = f"{path}: record {number}"
         names = _columns(row, column) if isinstance(row, dict) else ()
         if not names:
-            found = sorted(map(str, row)) if isinstance(row, dict) else row
+            found = sorted(map(str, row)) if isinstance(row, dict) else repr(row)[:80]
+            if isinstance(row, list):
+                raise config.ConfigError(f"{place} is a list: call a file with one list .json")
             raise config.ConfigError(f"{place} has no {column!r} but {found}: set data.column")
         content = row[column] if names == (column,) else _pair(row, names, place)
         read = {*names, *MORE, "system"} if len(names) > 1 else {*names}
@@ -219,7 +224,7 @@ def _rows(path: Path) -> Iterator[Any]:
             return
         with path.open(encoding="utf-8-sig") as file:  # Windows marks files as UTF-8
             if path.suffix == ".json":
-                yield from _list(json.load(file), path)
+                yield from _list(file.read(), path)
                 return
             lines = enumerate(file, start=1)
             yield from (_parsed(line, f"{path}: line {n}") for n, line in lines if line.strip())
@@ -229,9 +234,15 @@ def _rows(path: Path) -> Iterator[Any]:
         raise config.ConfigError(f"{path} is no {path.suffix} file: {error}") from error
 
 
-def _list(content: Any, path: Path) -> list[Any]:
+def _list(text: str, path: Path) -> list[Any]:
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        more = ": call a file with a record in each line .jsonl" * error.msg.startswith("Extra")
+        raise config.ConfigError(f"{path} is no .json file: {error}{more}") from error
     if not isinstance(content, list):
-        raise config.ConfigError(f"{path} holds no list of records")
+        names = f", but an object with {sorted(content)}" if isinstance(content, dict) else ""
+        raise config.ConfigError(f"{path} holds no list of records{names}: write the list alone")
     return content
 
 
@@ -257,9 +268,20 @@ def _checked(content: Any, place: str) -> list[dict[str, Any]] | str:
     if not any(turn["role"] == "assistant" for turn in turns):
         roles = ", ".join(sorted({repr(turn["role"]) for turn in turns}))
         raise config.ConfigError(
-            f"{place} has no answer: no turn with the role 'assistant', only with {roles}"
+            f"{place} has no answer: no turn with the role 'assistant', only with {roles}: leave "
+            "the record out, or write 'assistant' where the model is to speak"
+        )
+    if any(_is_learnt(turn) and not _says(turn) for turn in turns):
+        raise config.ConfigError(
+            f"{place} has an empty answer, and the model would learn to say nothing: leave the "
+            'record out, or give the answer "weight": 0'
         )
     return [{name: part for name, part in turn.items() if part is not None} for turn in turns]
+
+
+def _says(turn: dict[str, Any]) -> bool:
+    """Whether there are words, or calls of tools."""
+    return bool((turn.get("content") or "").strip() or turn.get("tool_calls"))
 
 
 def _named(turn: Any) -> Any:

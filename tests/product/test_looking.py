@@ -414,6 +414,13 @@ PAIR = {"q": "Where is the house of Ada?", "a": "In the town behind the old brid
 LAYOUTS: dict[str, tuple[dict[str, object], list[str]]] = {
     "completions": ({"prompt": PAIR["q"], "completion": PAIR["a"]}, []),
     "instructions": ({"instruction": PAIR["q"], "input": "", "output": PAIR["a"]}, []),
+    "turns in pairs": (
+        {
+            "prompt": [{"role": "user", "content": PAIR["q"]}],
+            "completion": [{"role": "assistant", "content": PAIR["a"]}],
+        },
+        [],
+    ),
     "turns": (
         {"dialog": [{"from": "human", "value": PAIR["q"]}, {"from": "gpt", "value": PAIR["a"]}]},
         ["data.column=dialog"],
@@ -446,6 +453,18 @@ def test_file_that_is_marked_as_utf_8_is_known(ending: str, tmp_path: Path) -> N
     content = json.dumps(record) if ending == ".jsonl" else json.dumps([record])
     path.write_text(content, encoding="utf-8-sig")
     assert look.look(path).kind == "conversations"
+
+
+def test_preferences_are_told(tmp_path: Path) -> None:
+    """Nobody is to believe that rejected answers are unlearnt."""
+    path = tmp_path / "pairs.jsonl"
+    turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "!"}]
+    path.write_text(json.dumps({"chosen": turns, "rejected": turns}) + "\n")
+    assert any("no training on preferences (DPO)" in words for words in look.look(path).words)
+    rows = [{"prompt": PAIR["q"] + str(n), "chosen": "Yes.", "rejected": "No."} for n in range(30)]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(DdpgenError, match=r"on preferences \(DPO\) is not there"):
+        look.look(path)
 
 
 def test_pairs_of_columns_are_those_of_the_program() -> None:
@@ -549,6 +568,8 @@ def test_names_and_rows_that_do_not_fit_are_told(tmp_path: Path) -> None:
         "written by a tool\na,b\n1,2": "the first line has 1 name, rows below have 2 cells",
         "# 2019\n# by a tool\na,b\n1,2\n3,4": "the first line has 1 name, rows below have 2 cells",
         "sep=;\na;b\n1;2": "the first line, sep=;, is for spreadsheets",
+        'a,b\n1,2\n1,"2\n3,4\n5,"6\n7,8': "row 2: a cell begins with a quotation mark",
+        'a,b\n1,"2\n3,4\n5,6': "row 1: a cell begins with a quotation mark",
     }.items():
         (tmp_path / "t.csv").write_text(text)
         with pytest.raises(DdpgenError, match=reason):
@@ -1184,6 +1205,12 @@ def test_cells_that_may_mean_something_else_are_said(tmp_path: Path) -> None:
     words = look.look(write(tmp_path / "days.csv", ["heat", "city", "share", "price"], rows)).words
     assert any(w.startswith("heat: -999 stands 34 times, far from all others") for w in words)
     assert "city: 'Rome' and 'rome ' are different: write them alike" in words
+    rows = [[f"{n % 9 + 1}.{n + 100}", f"{n + 1}E-01", "", "", n / 7] for n in range(300)]
+    found = look.look(write(tmp_path / "sums.csv", ["sum", "part", "", "", "price"], rows))
+    assert "sum: 1.100 is read as a fraction: write 1100 if that is meant" in found.words
+    assert "part: numbers, 300 different" in found.words
+    assert found.words[0] == "300 rows, 3 columns"
+    assert not any("leave_out" in argument for argument in found.arguments)
     assert not any(w.startswith("share: ") and "times" in w for w in words)
 
 

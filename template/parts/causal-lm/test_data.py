@@ -273,6 +273,27 @@ def test_what_is_not_read_is_said(tmp_path: Path) -> None:
     assert len(named["train"] + named["val"]) == len(CHATS)
 
 
+def test_other_speakers_are_said(tmp_path: Path) -> None:
+    """What they say is not learnt, though it may be meant as an answer."""
+    source = write(tmp_path / "chats.jsonl", [[*chat, PAIR[0] | {"role": "bot"}] for chat in CHATS])
+    splits, _ = opened(settings(tmp_path, source=source))
+    assert str(splits.shape).endswith("; columns ignored: number; roles not learnt: bot")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"messages": "a"}\n{"messages": "b"}\n', "each line .jsonl"),
+        ('{"data": []}', r"no list of records, but an object with \['data'\]: write the"),
+    ],
+)
+def test_files_that_hold_no_list_are_named(text: str, reason: str, tmp_path: Path) -> None:
+    """With what to do."""
+    (tmp_path / "chats.json").write_text(text)
+    with pytest.raises(config.ConfigError, match=rf"chats\.json .*{reason}"):
+        list(documents.read_file(tmp_path / "chats.json", "messages"))
+
+
 def test_conversations_that_are_in_both_splits_are_said(tmp_path: Path) -> None:
     """The validation loss of such conversations shows nothing."""
     (folder := tmp_path / "chats").mkdir()
@@ -455,6 +476,10 @@ MISTAKES = {
     "record 1 is neither a text nor a list": '{"messages": [{"role": "user", "text": "?"}]}\n',
     "record 2 is neither a text nor a list": '{"messages": "a"}\n{"messages": "  "}\n',
     "record 1 has no answer": '{"messages": [{"role": "user", "content": "?"}]}\n',
+    "record 1 is a list: call a file with one list .json": json.dumps([{"messages": "a"}]),
+    "record 1 has an empty answer.*leave the record out": json.dumps(
+        {"messages": [{"role": "user", "content": "?"}, ANSWER, ANSWER | {"content": " "}]}
+    ),
     "0 records for training": json.dumps({"messages": [ANSWER]}) + "\n",
 }
 

@@ -467,6 +467,19 @@ def test_cells_that_do_not_fit_are_named(cells: str, tmp_path: Path) -> None:
         data.prepare(settings(tmp_path, path))
 
 
+@pytest.mark.parametrize("name", ["flats.csv", "flats.csv.gz"])
+def test_open_quotation_marks_swallow_no_rows(name: str, tmp_path: Path) -> None:
+    """Arrow would take the lines between two of them, or to the end, for one cell."""
+    lines = [f"{n * 10.5},{n}.5,{'east' if n % 2 else 'west'}" for n in range(ROWS)]
+    for places in ((7,), (7, 20)):
+        cells = [line.replace(",e", ',"e') if n in places else line for n, line in enumerate(lines)]
+        text = "\n".join(["rent,size,district", *cells]) + "\n"
+        content = gzip.compress(text.encode()) if name.endswith("gz") else text.encode()
+        (tmp_path / name).write_bytes(content)
+        said = refusal(tmp_path, tmp_path / name, "data.leave_out=[]")
+        assert f"{name}, row 8: a cell begins with a quotation mark and does not end" in said
+
+
 LARGE = "whole numbers that a float of 64 bits cannot tell apart: subtract 1000000000000000000"
 NUMBERS: dict[str, tuple[list[Any], str]] = {
     "ids": ([10**18 + n for n in range(ROWS)], LARGE),
@@ -480,6 +493,10 @@ NUMBERS: dict[str, tuple[list[Any], str]] = {
     "losses": ([f"({n + 1}.5)" for n in range(ROWS)], "is '(1.5)', a number with a comma, with"),
     "unit": ([f"{n / 4} km/l" for n in range(ROWS)], "is '0.0 km/l', a number with its unit"),
     "percent": ([f"{n / 4} %" for n in range(ROWS)], "is '0.0 %', a number with a comma, with"),
+    "swiss": ([f"1\u2019{n + 100}" for n in range(ROWS)], "is '1\u2019100', a number with a comma"),
+    "french": ([f"1\u202f{n + 100}" for n in range(ROWS)], "100', a number with a comma, with"),
+    "lakh": ([f"1,{n + 10},456" for n in range(ROWS)], "is '1,10,456', a number with a comma"),
+    "minus": ([f"{n + 1}.5-" for n in range(ROWS)], "is '1.5-', a number with a comma, with"),
     "one": ([f"{n}.5" for n in range(1, ROWS)] + ["1,234"], "row 40: column 'rent' is '1,234'"),
 }
 
@@ -510,6 +527,47 @@ def test_digits_beyond_64_bits_are_not_lost(column: str, tmp_path: Path) -> None
     if column == "size":
         named = prepared(tmp_path, path, 'data.categories=["size"]').shape
         assert named.columns["texts"]["size"] == [str(10**22 + n) for n in range(9)]
+
+
+def test_points_between_thousands_are_refused(tmp_path: Path) -> None:
+    """Arrow would make 1.234 less than 987. Fractions of other lengths are none such."""
+    for mark, size in (("thousand", "1.{n}"), ("", "0.{n}"), ("", "1.{n}5"), ("", "2.5")):
+        rows = [f"{n * 3 % 100 + 5}.25,{n if n % 2 else size.format(n=n + 100)}" for n in range(40)]
+        (tmp_path / "flats.csv").write_text("\n".join(["rent,size", *rows]))
+        if mark:
+            said = refusal(tmp_path, tmp_path / "flats.csv", "data.leave_out=[]")
+            assert "flats.csv, row 1: column 'size' is '1.100', and cells without" in said
+        else:
+            prepared(tmp_path, tmp_path / "flats.csv", "data.leave_out=[]")
+
+
+def test_empty_columns_without_a_name_are_passed_over(tmp_path: Path) -> None:
+    """Spreadsheets write such, often several."""
+    lines = write(tmp_path / "flats.csv", flats()).read_text().splitlines()
+    (tmp_path / "more.csv").write_text("\n".join(f"{line},,," for line in lines))
+    usual, more = (prepared(tmp_path, tmp_path / name) for name in ("flats.csv", "more.csv"))
+    assert more.shape.columns == usual.shape.columns
+
+
+def test_floats_of_16_bits_are_numbers(tmp_path: Path) -> None:
+    halves = pa.array([20.5 + n for n in range(ROWS)], pa.float32()).cast(pa.float16())
+    path = write(tmp_path / "flats.parquet", flats() | {"size": halves})
+    assert "size" in prepared(tmp_path, path).shape.columns["numbers"]
+
+
+def test_sum_of_all_rows_is_no_sample(tmp_path: Path) -> None:
+    """Spreadsheets end with one."""
+    path = write(tmp_path / "flats.csv", flats())
+    path.write_text(path.read_text() + "900,99,Total,99999,no\n")
+    assert f"row {ROWS + 1}: column 'district' is 'Total'" in refusal(tmp_path, path)
+
+
+def test_classes_that_look_alike_are_said(tmp_path: Path) -> None:
+    """They are rather one class, written in several ways."""
+    dear = [("yes", "no", "Yes ")[n % 3] for n in range(ROWS)]
+    path = write(tmp_path / "flats.csv", flats() | {"dear": dear})
+    _, _, shape = prepared(tmp_path, path, "data.target=dear", "data.leave_out=[]")
+    assert "; 'Yes ' and 'yes' are different classes" in shape.words
 
 
 @pytest.mark.parametrize("cells", ["{n} years", "12{letter}", "{n} {letter}"])

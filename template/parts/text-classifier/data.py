@@ -24,6 +24,7 @@ UNIT = "samples"  # of the throughput
 IGNORE = -100  # the target of a text that does not count: padding
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")  # of files with texts
 VALIDATION = ("val", "valid", "validation", "dev")  # names of files that are held out
+NO_LABELS = {"", "nan", "NaN", "null", "NULL", "#N/A"}  # as pandas and others write empty cells
 WEIGHTS = ["*.json", "*.model", "*.safetensors", "*.txt"]  # what is fetched of a model
 OLD_WEIGHTS = ["pytorch_model*.bin"]  # and of one that was saved long ago
 TOPICS = {  # modules of the standard library whose docstrings are about the topic
@@ -156,9 +157,22 @@ def _doubts(train: list[Row], val: list[Row]) -> str:
     taught, held_out = ({row.label for row in part} for part in (train, val))
     again = sum(row.text in seen for row in val)
     words = f"; {again:,} of the {len(val):,} texts held out are for training, too" if again else ""
+    if empty := sum(not row.text.strip() for row in train + val):
+        words += f"; {empty:,} texts are empty"
+    if alike := _alike(sorted(taught | held_out)):
+        words += f"; {' and '.join(map(repr, alike))} are different classes"
     for part, absent in (("for training", held_out - taught), ("held out", taught - held_out)):
         words += f"; no text {part} is {min(absent)!r}" if absent else ""
     return words
+
+
+def _alike(names: list[str]) -> list[str]:
+    """The first names that differ by capitals and blanks only, or are one number."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        plain = " ".join(name.casefold().split())
+        found.setdefault(plain.removesuffix(".0"), []).append(name)
+    return next((same for same in found.values() if len(same) > 1), [])
 
 
 def open_splits(cfg: config.Data) -> Splits:
@@ -243,8 +257,12 @@ def _read_file(path: Path, cfg: config.Data) -> list[Row]:
         )
     rows = read_table(path, [cfg.text, cfg.label])
     for place, row in enumerate(rows, start=1):
-        if not str(row[cfg.label]).strip():
-            raise config.ConfigError(f"{path}: record {place} has an empty {cfg.label!r}")
+        label = str(row[cfg.label]).strip()
+        if label in NO_LABELS:
+            written = f", written {label!r}" if label else ""
+            raise config.ConfigError(
+                f"{path}: record {place} has an empty {cfg.label!r}{written}: leave the record out"
+            )
     return [Row(str(row[cfg.text]), str(row[cfg.label])) for row in rows]
 
 
@@ -263,7 +281,9 @@ def read_table(path: Path, columns: list[str]) -> list[dict[str, Any]]:
     for place, row in enumerate(table, start=1):
         if not isinstance(row, dict):
             raise config.ConfigError(f"{path}: record {place} is no object with names: {row!r}")
-        missing = [name for name in columns if row.get(name) is None]
+        if empty := [name for name in columns if row.get(name, "") is None]:
+            raise config.ConfigError(f"{path}: record {place} has no {empty[0]!r}: that is null")
+        missing = [name for name in columns if name not in row]
         if missing:
             raise config.ConfigError(
                 f"{path}: record {place} has no {missing[0]!r}; its columns are "
@@ -287,7 +307,11 @@ def _read_lines(path: Path) -> list[Any]:
         file.seek(0)
         delimiter = max(",;\t", key=header.count)
         csv.field_size_limit(sys.maxsize)  # a text may be a book
-        names, *rows = [row for row in csv.reader(file, delimiter=delimiter) if row] or [[]]
+        names, *rows = _cells(csv.reader(file, delimiter=delimiter, strict=True), path) or [[]]
+    if twice := {name for name in names if name and names.count(name) > 1}:
+        raise config.ConfigError(
+            f"{path}: two columns are called {min(twice)!r}: give each a name of its own"
+        )
     for place, row in enumerate(rows, start=1):
         if len(row) != len(names):
             raise config.ConfigError(
@@ -295,6 +319,21 @@ def _read_lines(path: Path) -> list[Any]:
                 f"put the text in quotes where it holds {delimiter!r}"
             )
     return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _cells(reader: Iterator[list[str]], path: Path) -> list[list[str]]:
+    """All rows but empty ones. Raises ConfigError for a mark that would take rows for one cell."""
+    found: list[list[str]] = []
+    try:
+        for row in reader:
+            found += [row] if row else []
+    except csv.Error as error:
+        raise config.ConfigError(
+            f"{path}: record {len(found)} has a cell that begins with a quotation mark and does "
+            'not end with one: write "" for a mark inside, and one more mark at either end (in '
+            "pandas read_csv with quoting=3, then to_csv)"
+        ) from error
+    return found
 
 
 def _parsed(line: str, place: str) -> Any:

@@ -207,17 +207,22 @@ def test_names_of_validation(name: str, tmp_path: Path) -> None:
 
 MISREAD = {
     "surplus.csv": ("text,label\nOne,no\nGood, but,yes\n", "record 2 has 3 cells.*in quotes"),
+    "open.tsv": ('text\tlabel\nOne\tno\n"Two\tyes\nSix\tno\n', "record 2.*quotation mark"),
+    "marks.tsv": ('text\tlabel\n"One\tno\n"Two\tyes\nSix\tno\n', "record 1.*quotation mark"),
+    "twice.csv": ("text,label,label\nOne,no,a\n", "two columns are called 'label'"),
     "short.csv": ("text,label,more\nOne,no\n", r"record 1 has 2 cells, the first line has 3"),
     "line.jsonl": ('{"text": "One", "label": 1}\n\n{"text": "T\n', "line 3 is no JSON from col"),
     "several.jsonl": ('{"text": "One", "label": ["a", "b"]}\n', r"\['a', 'b'\].*one label per"),
     "turns.jsonl": ('{"text": ["One"], "label": "a"}\n', r"\['One'\] in 'text'.*one text"),
+    "null.jsonl": ('{"text": null, "label": "a"}\n', "record 1 has no 'text': that is null"),
+    "nan.csv": ("text,label\nOne,no\nTwo,nan\n", "record 2 has an empty 'label', written 'nan'"),
     "empty.csv": ("", "has 0 texts"),
 }
 
 
 @pytest.mark.parametrize("name", MISREAD)
 def test_records_that_would_be_misread(name: str, tmp_path: Path) -> None:
-    """A text with commas and without quotes would shift the labels; several labels are no class."""
+    """Commas without quotes shift labels, open quotes swallow rows, several labels are no class."""
     content, reason = MISREAD[name]
     (tmp_path / name).write_text(content)
     with pytest.raises(config.ConfigError, match=f"{name}.*{reason}"):
@@ -402,6 +407,16 @@ def test_labels_that_tell_nothing(rows: list[tuple[str, str]], reason: str, tmp_
     source = write(tmp_path / "texts.csv", rows)
     with pytest.raises(config.ConfigError, match=reason):
         data.prepare(settings(tmp_path, source=source, length=32, vocabulary=300))
+
+
+@pytest.mark.parametrize("alike", [("No", "no "), ("1", "1.0")])
+def test_labels_that_look_alike_are_said(alike: tuple[str, str], tmp_path: Path) -> None:
+    """They are rather one class, written in several ways; an empty text teaches nothing."""
+    rows = [(text, alike[n % 2]) for n, (text, _) in enumerate(ROWS)]
+    cfg = settings(tmp_path, source=write(tmp_path / "texts.csv", [*rows, ("", alike[0])]))
+    data.prepare(cfg)
+    said = str(data.open_splits(cfg).shape)
+    assert f"; 1 texts are empty; {' and '.join(map(repr, alike))} are different classes" in said
 
 
 @pytest.mark.parametrize("noted", [None, 5])
