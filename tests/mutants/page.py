@@ -83,8 +83,8 @@ def section(results: dict[str, Any]) -> str:
         for function, before, after in counts["survivors"]
     )
     kinds = ", ".join(KINDS[name] for name in results)
-    made = " and ".join(f"{found['made']:,} ({name})" for name, found in results.items())
-    seeds = " and ".join(str(found["seed"]) for found in results.values())
+    made = ", ".join(f"{found['made']:,} ({name})" for name, found in results.items())
+    seeds = ", ".join(f"{found['seed']} ({name})" for name, found in results.items())
     return f"""
 ## Changes made by syntax
 

@@ -63,6 +63,7 @@ def _open(shape: data.Shape) -> Any:
     """
     size = transformers.AutoConfig.from_pretrained(shape.weights, **about(shape))
     size.update({name: 0.0 for name in size.to_dict() if name.endswith("layerdrop")})
+    size.use_cache = False  # for generating: a block that is computed again would store keys twice
     network = transformers.AutoModelForSequenceClassification.from_pretrained(
         shape.weights,
         config=size,
