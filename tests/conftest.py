@@ -78,7 +78,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave out what there are thousands of when `--minutes` are over, and later all the rest."""
+    """Leave out what there are thousands of when `--minutes` are over, and later all the rest.
+
+    A test that has failed is tried again all the same: to leave the second try out would hide the
+    failure.
+    """
+    if getattr(item, "execution_count", 1) > 1:  # of pytest-rerunfailures
+        return
     if reason := slowness.reason(item.nodeid, item.config.getoption("--minutes")):
         pytest.skip(reason)
 

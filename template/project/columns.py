@@ -300,7 +300,7 @@ def _refuse(path: Path, first: bytes) -> None:
 
 
 def _of_usual_types(table: Any) -> Any:
-    """The same with texts and floats of types that Arrow can compute with."""
+    """The table, with texts and floats of types that Arrow can compute with."""
     usual = {"string_view": pa.string(), "halffloat": pa.float32()}  # by name: not all Arrows know
     for number, field in enumerate(table.schema):
         if kind := usual.get(str(field.type)):

@@ -128,6 +128,12 @@ def goals(device: Device) -> list[Goal]:
     several = case(device, "accumulation")
     words = "a step of 8 micro-batches ≤ 1.05 × (7 micro-steps + 1 step)"
     found.append(at_most(words, several and accumulation(several), 1.05, "not measured"))
+    return found + _goals_beside_training(device)
+
+
+def _goals_beside_training(device: Device) -> list[Goal]:
+    """About the generator, its page, large saves and projects' own tests."""
+    found = []
     times = device["commands"]
     for words, over, under, bound in (
         (
@@ -150,19 +156,13 @@ def goals(device: Device) -> list[Goal]:
         middle = statistics.median(answered[name]) if name in answered else None
         why = device.get("no_answers", "") or "not measured"
         found.append(at_most(words, middle, bound, why))
-    saves = device.get(saving.NAME) or None
-    for words, way, other, bound in (
-        (
-            "a background save holds up ≤ 0.1 × a blocking one",
-            saving.BACKGROUND,
-            saving.BLOCKING,
-            0.1,
-        ),
-        ("a blocking save ≤ 1.3 × torch.save and fsync", saving.BLOCKING, saving.PLAIN, 1.3),
-    ):
-        found.append(
-            at_most(words, saves and saving.share(saves, way, other), bound, "not measured")
-        )
+    saves = device.get(saving.NAME)
+    background = saving.share(saves, saving.BACKGROUND, saving.BLOCKING) if saves else None
+    blocking = saving.share(saves, saving.BLOCKING, saving.PLAIN) if saves else None
+    words = "a background save holds up ≤ 0.1 × a blocking one"
+    found.append(at_most(words, background, 0.1, "not measured"))
+    words = "a blocking save ≤ 1.3 × torch.save and fsync"
+    found.append(at_most(words, blocking, 1.3, "not measured"))
     own = {name: max(values) for name, values in device["own tests"].items()}
     words = "own tests of the default project ≤ 30 s"
     found.append(at_most(words, own.get(own_tests.DEFAULT), 30, "not measured"))

@@ -158,7 +158,7 @@ def _doubts(train: list[Row], val: list[Row]) -> str:
     again = sum(row.text in seen for row in val)
     words = f"; {again:,} of the {len(val):,} texts held out are for training, too" if again else ""
     if empty := sum(not row.text.strip() for row in train + val):
-        words += f"; {empty:,} texts are empty"
+        words += f"; empty texts: {empty:,}"
     if alike := _alike(sorted(taught | held_out)):
         words += f"; {' and '.join(map(repr, alike))} are different classes"
     for part, absent in (("for training", held_out - taught), ("held out", taught - held_out)):

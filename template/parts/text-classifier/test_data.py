@@ -416,7 +416,7 @@ def test_labels_that_look_alike_are_said(alike: tuple[str, str], tmp_path: Path)
     cfg = settings(tmp_path, source=write(tmp_path / "texts.csv", [*rows, ("", alike[0])]))
     data.prepare(cfg)
     said = str(data.open_splits(cfg).shape)
-    assert f"; 1 texts are empty; {' and '.join(map(repr, alike))} are different classes" in said
+    assert f"; empty texts: 1; {' and '.join(map(repr, alike))} are different classes" in said
 
 
 @pytest.mark.parametrize("noted", [None, 5])
