@@ -10,7 +10,7 @@ from ddpgen.asking.found import number
 from ddpgen.errors import DdpgenError, show
 
 ENDINGS = {".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
-VALIDATION = ("val", "valid", "validation")  # folders of images that are held out
+VALIDATION = ("val", "valid", "validation", "dev")  # folders of images that are held out
 SPLITS = ("train", "training", "test", "testing", *VALIDATION)  # names of splits, and of no class
 HIDDEN = (".", "__", "@eaDir")  # how names begin that programs keep for themselves
 SYSTEM = {"Thumbs.db", "desktop.ini"}  # files that a system writes beside images

@@ -61,8 +61,6 @@ def look(path: Path) -> Found:
 
 def _no_family(file: Path) -> str:
     match file.suffix.lower():
-        case ".gz" | ".tgz" | ".bz2" | ".xz" | ".zst" | ".zip":
-            return "is compressed: unpack it"
         case ".jsonl" | ".json":
             return (
                 "records without conversations, without a question and its answer, and without one "

@@ -23,7 +23,7 @@ import config
 PACKAGES = {"site-packages", "dist-packages"}
 LEFT_OUT = PACKAGES | {"test", "tests", "idle_test", "encodings", "pydoc_data"}
 INDEX = "index.json"
-VALIDATION = {"val", "valid", "validation"}  # in the name of a file of tokens
+VALIDATION = {"val", "valid", "validation", "dev"}  # in the name of a file of tokens
 SIGNED = {"uint16": "int16", "uint32": "int32"}  # of the same width
 # Files that begin with 256 numbers of 32 bits, of which the first is this one: those of llm.c.
 HEADER = 1024  # bytes

@@ -17,7 +17,7 @@ import config
 
 IGNORE = -100  # the target of a token that does not count: of questions, of padding
 ROWS, TOKENIZER, ABOUT = "rows.pt", "tokenizer", "about.json"  # what is prepared
-VALIDATION = {"val", "valid", "validation"}  # in the name of a file that is held out
+VALIDATION = {"val", "valid", "validation", "dev"}  # in the name of a file that is held out
 TEST = {"test", "testing"}  # in the name of a file in a folder that is left out
 ENDINGS = (".jsonl", ".parquet")  # in a folder; .json is read where it is named
 CONVERSATIONS = "messages"  # the column in whose place a record may have a pair
