@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
-from ddpgen.asking import foreign_lines, hints, image_tables, written
+from ddpgen.asking import foreign_lines, hints, image_tables, records, written
 from ddpgen.asking.cells import LIMIT
 from ddpgen.asking.column import FEWEST_ROWS, Column, column_of, lack_names
 from ddpgen.asking.found import ROWS, Found, listed, number, option
@@ -145,6 +145,8 @@ def _refuse_useless(
     prose = [column.name for column in columns if column.is_prose]
     if useful:
         how += "; for texts with labels: --data model=text-classifier"
+    elif pair := records.pair_in([column.name for column in columns]):
+        how = in_lines(path, prose, delimiter, named=(*pair, *records.beside(columns)))
     elif 0 < len(prose) < 3 and path.suffix.lower() not in (".gz", ".bz2"):
         how = in_lines(path, prose, delimiter)
     raise DdpgenError(
@@ -152,9 +154,18 @@ def _refuse_useless(
     )
 
 
-def in_lines(path: Path, prose: Sequence[str], delimiter: str = ",") -> str:
-    """How to write texts, or questions and their answers, as lines of JSON, by their columns."""
+def in_lines(
+    path: Path, prose: Sequence[str], delimiter: str = ",", named: Sequence[str] = ()
+) -> str:
+    """How to write texts, or questions and their answers, as lines of JSON, by their columns.
+
+    Columns that are `named` are known as such, and keep their names.
+    """
     target = f"{path.stem}-texts.jsonl"
+    if named:
+        lines = foreign_lines.of_columns(path, target, named, delimiter)
+        how = f"write {', '.join(named)} with these lines of Python, then: --data {target}"
+        return "\n  ".join([how, *lines])
     about = f"questions in {prose[0]}, answers in {prose[-1]} (or the other way round)"
     what = "texts to be continued" if len(prose) == 1 else about
     how = f"write {what} with these lines of Python, then: --data {target}"

@@ -6,7 +6,6 @@ the training split: the others must stay unseen.
 
 import csv as python_csv
 import io
-import math
 import os
 import re
 import sys

@@ -190,7 +190,10 @@ def _whole(path: Path, dtype: str) -> Piece:
     """All of a file. Raises ConfigError where its size is not that of whole numbers."""
     size, width = path.stat().st_size, getattr(torch, dtype).itemsize
     if not size or size % width:
-        raise config.ConfigError(f"{path} has {size:,} bytes, which are no numbers of type {dtype}")
+        raise config.ConfigError(
+            f"{path} has {size:,} bytes, which are no numbers of type {dtype}: set "
+            "data.token_dtype, or write the file anew, which may have been cut off"
+        )
     return Piece(str(path.absolute()), 0, size // width)
 
 

@@ -1,6 +1,7 @@
 """Data of strangers: what nobody here has made is read as meant, or refused with what to do."""
 
 import gzip
+import json
 import lzma
 import textwrap
 import zipfile
@@ -178,3 +179,96 @@ def test_archives_of_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "an archive of NumPy: first (60, 3), second (60,)" in str(
         refusal(tmp_path / "other.npz")
     )
+
+
+# --- Language ---
+
+
+def records() -> list[dict[str, str]]:
+    names = ("prompt", "completion")
+    return [
+        {name: f"This is the {name} number {n} of some." for name in names} for n in range(ROWS)
+    ]
+
+
+def squad() -> list[dict[str, object]]:
+    """Questions about texts, one of them without an answer."""
+    asked = [{"question": f"Where is {n}?", "answers": [{"text": "here"}]} for n in range(ROWS)]
+    asked[3]["answers"] = []
+    return [{"title": "T", "paragraphs": [{"context": "It is here.", "qas": asked}]}]
+
+
+WRAPPED: dict[str, object] = {
+    "squad": {"version": "2", "data": squad()},
+    "data": {"data": records()},
+    "names": {str(n): record for n, record in enumerate(records())},
+    "columns": {
+        name: {str(n): record[name] for n, record in enumerate(records())}
+        for name in ("prompt", "completion")
+    },
+}
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_records_in_an_object_are_written_by_the_lines(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(WRAPPED[name]))
+    found = converted(tmp_path / "a.json", tmp_path, monkeypatch, "a-records.jsonl")
+    assert found.words[0].startswith(f"{ROWS - (name == 'squad')} conversations of")
+
+
+def test_answers_in_lists_are_written_by_the_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQuAD as Hugging Face has the records."""
+    row = {"context": "It is here.", "question": "Where?", "answers": {"text": ["here"]}}
+    (tmp_path / "a.jsonl").write_text(f"{json.dumps(row)}\n" * ROWS)
+    found = converted(tmp_path / "a.jsonl", tmp_path, monkeypatch, "a-records.jsonl")
+    assert found.words[0] == f"{ROWS} conversations of question and answer"
+
+
+def test_endings_of_the_other_kind_of_json(tmp_path: Path) -> None:
+    """A list called .jsonl, and records called .json."""
+    for indent in (None, 2):
+        (tmp_path / "a.jsonl").write_text(json.dumps(records(), indent=indent))
+        assert "is one list of JSON" in str(refusal(tmp_path / "a.jsonl"))
+    (tmp_path / "b.json").write_text("".join(f"{json.dumps(r)}\n" for r in records()))
+    error = refusal(tmp_path / "b.json")
+    assert "has a record in each line" in str(error)
+    assert error.remedy == "call it b.jsonl"
+
+
+def test_instructions_in_a_table_keep_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Alpaca's, where the input may be empty."""
+    path = table(
+        tmp_path / "a.csv",
+        "instruction,input,output",
+        lambda n: (f"Say number {n}.", "" if n % 2 else f"In {n} words.", f"It is {n}."),
+    )
+    found = converted(path, tmp_path, monkeypatch, "a-texts.jsonl")
+    assert found.words[0] == f"{ROWS} conversations of instruction and output"
+
+
+# --- Images ---
+
+
+@pytest.mark.parametrize("ending", [".heic", ".AVIF"])
+def test_images_of_other_kinds_are_named(ending: str, tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"0{ending}").touch()
+    error = refusal(tmp_path)
+    assert f"2 images with the ending {ending.lower()}, which are not read" in str(error)
+    assert ("pillow_heif" in (error.remedy or "")) == (ending == ".heic")
+
+
+def test_one_class_in_both_splits_is_one(tmp_path: Path) -> None:
+    from PIL import Image
+
+    for part in ("train", "val"):
+        (tmp_path / part / "cat").mkdir(parents=True)
+        Image.new("RGB", (8, 8)).save(tmp_path / part / "cat" / "0.png")
+    assert "2 images, all in the class cat: two classes are the least" in str(refusal(tmp_path))

@@ -338,12 +338,12 @@ def test_folders_called_val_are_held_out(tmp_path: Path) -> None:
 
 def test_groups_in_files_of_both_splits_are_refused(tmp_path: Path) -> None:
     """They were to be held out together."""
-    for name, owner in (("train", "ada"), ("val", "bob")):
+    for name, owner in (("train", "ada"), ("dev", "bob")):
         write(tmp_path / f"{name}.csv", flats() | {"owner": [owner] * ROWS})
     assert len(prepared(tmp_path, tmp_path / "*.csv", "data.groups=owner").val) == ROWS
-    write(tmp_path / "val.csv", flats() | {"owner": ["bob"] * (ROWS - 1) + ["ada"]})
+    write(tmp_path / "dev.csv", flats() | {"owner": ["bob"] * (ROWS - 1) + ["ada"]})
     said = refusal(tmp_path, tmp_path / "*.csv", "data.groups=owner")
-    assert f"rows of 'ada' are in {tmp_path / 'val.csv'}" in said
+    assert f"rows of 'ada' are in {tmp_path / 'dev.csv'}" in said
 
 
 def test_edited_files_and_other_settings_are_prepared_anew(
