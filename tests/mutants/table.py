@@ -156,6 +156,16 @@ MUTATIONS = [
     Mutation("D6", "the check of the local rank is off by one", "mlp", "engine/distributed.py",
         "    if local_rank >= visible:\n", "    if local_rank > visible:\n",
         check="torch refuses such a device, too; a check of one's own only says it better"),
+    Mutation("D6", "each rank sees its own GPU only", "mlp", "engine/distributed.py",
+        "    rank, local_rank, world_size = place.find()\n",
+        "    rank, local_rank, world_size = place.find()\n"
+        "    os.environ[\"CUDA_VISIBLE_DEVICES\"] = str(local_rank)\n",
+        check="another function gives the device its number"),
+    Mutation("D6", "GPUs are hidden when the program starts", "mlp", "train.py",
+        "    cfg = config.load(arguments.config, arguments.overrides)\n",
+        "    os.environ.update(HIP_VISIBLE_DEVICES=os.environ.get(\"LOCAL_RANK\", \"0\"))\n"
+        "    cfg = config.load(arguments.config, arguments.overrides)\n",
+        check="another function gives the device its number"),
     Mutation("D7", "DataParallel in place of DDP", "mlp", "engine/distributed.py",
         "    return DistributedDataParallel(\n        model,\n",
         "    return nn.DataParallel(model)\n    return DistributedDataParallel(\n        model,\n"),

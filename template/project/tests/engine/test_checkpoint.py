@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -14,9 +15,8 @@ from support import common, processes
 
 
 def save(run: Path, step: int) -> Path:
-    path = checkpoint.path_of(run, step)
     content = {"model": {"w": torch.full((2,), step)}, "step": step, "best_step": 0, "config": {}}
-    checkpoint.write(path, content, world_size=2)
+    checkpoint.write(path := checkpoint.path_of(run, step), content, world_size=2)
     return path
 
 
@@ -24,8 +24,7 @@ def test_rotation_keeps_what_was_just_written(tmp_path: Path) -> None:
     """A damaged file of a later step does not count, and leftovers of a save go."""
     save(tmp_path, 9).write_bytes(b"")
     (leftover := save(tmp_path, 4).with_suffix(".pt.partial")).touch()
-    newest = save(tmp_path, 5)
-    checkpoint.rotate(newest, keep=1, best_step=0)
+    checkpoint.rotate(newest := save(tmp_path, 5), keep=1, best_step=0)
     assert checkpoint.newest_good(tmp_path) == str(newest)
     assert not leftover.exists()
     newest.write_bytes(b"damaged")
@@ -83,6 +82,8 @@ def test_power_cut_leaves_whole_files(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "fsync", note)
     path = save(tmp_path, 1)
     assert synced == [path.stat().st_size, 1, path.with_suffix(".json").stat().st_size, 2]
+    with pytest.raises(OSError, match="full"):  # which torch's writer hides
+        checkpoint._save({}, Mock(write=Mock(side_effect=[64, *[OSError("full")] * 9])))
     monkeypatch.setattr(torch, "save", lambda *_: torch.zeros(2).view(3))
     with pytest.raises(RuntimeError, match="is invalid for input"):  # not of the disk
         save(tmp_path, 2)

@@ -23,7 +23,7 @@ SETTINGS += ["checkpoint.every_steps=0"]
 
 
 def train_and_wish(argv: list[str], run: Path, names: list[str]) -> tuple[int, str]:
-    """Train; after three steps somebody makes files. Returns the steps done, and what is said.
+    """Train; after two steps somebody makes files. Returns the steps done, and what is said.
 
     A name that begins with SIG is a signal to this rank, which all know of after the same steps.
     Each file of a checkpoint is begun late, and the files of wishes must be there until then.
@@ -47,7 +47,7 @@ def train_and_wish(argv: list[str], run: Path, names: list[str]) -> tuple[int, s
         if state.step == 1 and dist.get_rank() == 1:
             for number in signals:
                 os.kill(os.getpid(), number)
-        if state.step == 3 and dist.get_rank() == 1:
+        if state.step == 2 and dist.get_rank() == 1:
             for name in {*names} - {number.name for number in signals}:
                 (run / name).touch()
 

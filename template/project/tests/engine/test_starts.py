@@ -233,3 +233,24 @@ def test_jobs_of_two_clusters_differ() -> None:
     """The number of a job is not enough."""
     names = ["", "", "here", "alpha 17", "beta 17"]
     assert processes.run(1, jobs) == [[*zip(names, [1, 1, 3, 2, 1], strict=True)]]
+
+
+def train_apart(argv: list[str]) -> None:
+    """Train; rank 1 is on a node that does not see the checkpoints of rank 0."""
+    exists = Path.exists
+
+    def seen(path: Path) -> bool:
+        return exists(path) and checkpoint.FOLDER not in path.parts
+
+    if os.environ["RANK"] == "1":
+        common.replace(Path, "exists", seen)
+    train.main(argv)
+
+
+def test_nodes_must_share_the_folder(tmp_path: Path) -> None:
+    """A node that would go on with other weights than those of the first says so."""
+    argv = [f"run.folder={tmp_path}", *SETTINGS]
+    processes.run(2, train_and_say, argv, tmp_path)
+    world = processes.World(2, train_apart, [*argv, "train.max_steps=6"])
+    assert world.end(first_failure=True)[1] == 1
+    assert "all nodes must share run.folder" in world.answer(1)["error"]

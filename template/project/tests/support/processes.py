@@ -68,8 +68,7 @@ class World:
 
 def run(size: int, act: Any, *args: Any, seconds: int = 120, beside: int = 0) -> list[Any]:
     """The results of a function on each rank; fails with the traceback of the first failed rank."""
-    world = World(size, act, *args, beside=beside)
-    world.end(seconds, first_failure=True)
+    (world := World(size, act, *args, beside=beside)).end(seconds, first_failure=True)
     answers = [world.answer(rank) for rank in range(size)]
     errors = sorted((str(a["error"]) for a in answers if "error" in a), key=lambda e: e == KILLED)
     assert not errors, f"{errors[0].splitlines()[-1]}\n{errors[0]}"
@@ -85,8 +84,7 @@ def _rank(variables: dict[str, str], result: Path, act: Any, args: Any) -> None:
         answer = {"value": (status := int(request.code or 0))}
     except BaseException:
         status, answer = 1, {"error": traceback.format_exc()}
-    partial = result.with_suffix(".partial")
-    partial.write_bytes(pickle.dumps(answer))
+    (partial := result.with_suffix(".partial")).write_bytes(pickle.dumps(answer))
     partial.replace(result)
     sys.stdout.flush()
     os._exit(status)  # see distributed.run: the interpreter's teardown may hang
