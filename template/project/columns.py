@@ -747,7 +747,7 @@ def _check_cells(table: Table, name: str, cfg: config.Data) -> None:
             table.refuse(row, name, ", in the last row alone: a sum is no sample: remove the row")
     is_text = pc.invert(pc.match_substring_regex(array, NUMBER))
     filled, distinct = len(array) - array.null_count, pc.count_distinct(array).as_py()
-    is_marked = pc.match_substring_regex(array, MARKED)
+    is_marked = pc.and_(is_text, pc.match_substring_regex(array, MARKED))
     numbers = filled - pc.sum(pc.and_not(is_text, is_marked), min_count=0).as_py()
     if 2 * numbers > filled:
         table.refuse(

@@ -583,6 +583,13 @@ def test_numbers_are_read_as_they_are_written(numbers: str, name: str, tmp_path:
     assert "row 1: column 'size' is '1.2.3', but most" in refusal(tmp_path, path, *more)
 
 
+def test_text_among_numbers_is_the_one_that_is_named(tmp_path: Path) -> None:
+    """Not 12.345, which would be a thousand elsewhere."""
+    cells = ["large" if n == 7 else f"{n + 1}.345" for n in range(ROWS)]
+    path = write(tmp_path / "flats.csv", flats() | {"size": cells})
+    assert "row 8: column 'size' is 'large', but most" in refusal(tmp_path, path)
+
+
 def test_points_that_may_stand_between_thousands_are_said(tmp_path: Path) -> None:
     """Where all cells are such as 12.345, only the user knows."""
     rows = [f"{n + 0.5},{n % 90 + 1}.{n * 7 % 1000:03}" for n in range(ROWS)]
