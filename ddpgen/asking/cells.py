@@ -5,14 +5,16 @@ from datetime import datetime
 
 # Numbers that `table` refuses: with a decimal comma, marks between thousands, a sign, another dash
 # than -, parentheses, or a unit that most of them have.
-_SIGN, _BELOW, _PLAIN = "[$€£¥%]", "[-+\u2212\u2013]", r"\d*\.?\d+"
+SIGN = "(?:[$€£¥₹%]|USD|EUR|GBP|CHF|JPY|CNY|INR)"
+BELOW = "[-+\u2212\u2013]"
+_PLAIN = r"\d*\.?\d+"
 _COMMAS = (
     r"(\d+,\d+|\d{1,3}([.,'\u2019\u202f \xa0]\d{3})+([.,]\d+)?"
     r"|\d{1,2}(,\d{2})+,\d{3}([.]\d+)?)"
 )
 MARKED = re.compile(
-    rf"{_BELOW}?({_SIGN}?\s?{_BELOW}?{_COMMAS}\s?{_SIGN}?|{_SIGN}\s?{_BELOW}?{_PLAIN}"
-    rf"|{_PLAIN}\s?{_SIGN}|\({_SIGN}?\s?({_PLAIN}|{_COMMAS})\s?{_SIGN}?\))"
+    rf"{BELOW}?({SIGN}?\s?{BELOW}?{_COMMAS}\s?{SIGN}?|{SIGN}\s?{BELOW}?{_PLAIN}"
+    rf"|{_PLAIN}\s?{SIGN}|\({SIGN}?\s?({_PLAIN}|{_COMMAS})\s?{SIGN}?\))"
     rf"|[\u2212\u2013]{_PLAIN}|{_PLAIN}-"
 )
 UNIT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+) ?([A-Za-z°µΩ]\S{0,7})")
@@ -32,6 +34,9 @@ EMPTY = {
     *("#N/A", "#N/A N/A", "#NA", "N/A", "n/a", "NA", "NULL", "null"),
     *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
 }
+# What spreadsheets write where a formula has no result; #N/A is empty in any case.
+ERRORS = {"#DIV/0!", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!"}
+LIMIT = re.compile(r"[<>\u2264\u2265] ?=? ?(\d+\.?\d*|\.\d+)")  # <0.84, of what was measured
 # What people write for an empty cell, in small letters.
 MARKS = {
     *("?", "-", "--", "---", ".", "..", "_", "*", "unknown", "unk", "missing", "empty", "blank"),

@@ -6,7 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ddpgen.asking.cells import EMPTY, MARKS, UNIT, is_date, is_number, is_numeral
+from ddpgen.asking.cells import (
+    EMPTY,
+    ERRORS,
+    LIMIT,
+    MARKS,
+    UNIT,
+    is_date,
+    is_number,
+    is_numeral,
+)
 
 FEW_VALUES = 20  # so many whole numbers are rather classes
 # id, row_id, PassengerId, and what pandas calls the index of rows.
@@ -140,7 +149,7 @@ class Column:
         """The column in a few words."""
         kind = "numbers" if self.numbers else "texts" if self.is_prose else "names"
         written = self.have_marks or self.have_unit
-        kind = "dates" if self.dates else f"{kind} to write as 1234.5" if written else kind
+        kind = "dates" if self.dates else f"{kind}, not as 1234.5" if written else kind
         mark = f" written {' or '.join(map(repr, self.marks))}" if self.marks else ""
         gaps = f", {self.gaps:,} gaps{mark}" if self.gaps else ""
         kind = "codes" if self.codes else kind
@@ -171,7 +180,8 @@ class Column:
         if not pointed or not all(POINTS.fullmatch(c) or HUNDREDS.fullmatch(c) for c in found):
             return []
         whole = pointed[0].replace(".", "")
-        return [f"{self.name}: {pointed[0]} is read as a fraction: write {whole} if that is meant"]
+        read = f"{self.name}: {pointed[0]} is read as a fraction"
+        return [f"{read}: if {whole} is meant, set data.numbers=1.234,5"]
 
     def _sentinels(self) -> list[str]:
         """Words about a number that comes often, far below or above all others."""
@@ -190,18 +200,28 @@ class Column:
 
 def column_of(name: str, cells: Sequence[str]) -> Column:
     """A column without its empty cells, and without texts that stand for them among numbers."""
-    filled = [cell for cell in cells if cell.strip() and cell not in EMPTY]
-    texts = Counter(cell for cell in filled if not is_numeral(cell))
-    mixed = 0 < 2 * texts.total() < len(filled)
-    marks = _marks(texts, len(filled)) if mixed else []
-    others = [text for text in texts if text not in marks] if mixed else []
-    once = all(texts[text] == 1 for text in others)  # what comes again is meant so
-    few = once and (len(others) == 1 or STRAY * len(others) <= len(filled))
+    written = [cell for cell in cells if cell.strip() and cell not in EMPTY]
+    errors = sorted({*written} & ERRORS)
+    filled = [cell for cell in written if cell not in ERRORS]
+    marks, others, few = _texts_among(filled)
     is_stray = others and few and not IDENTIFIER.fullmatch(name)
     stray = (cells.index(others[0]), others[0]) if is_stray else None
-    marks = [] if others else marks
-    found = [cell for cell in filled if cell not in marks]
-    return Column(name, found, len(cells) - len(found), tuple(marks), stray)
+    found = [cell for cell in filled if others or cell not in marks]
+    known = errors if others else [*marks, *errors]
+    return Column(name, found, len(cells) - len(found), tuple(known), stray)
+
+
+def _texts_among(filled: Sequence[str]) -> tuple[list[str], list[str], bool]:
+    """The texts among numbers: those that stand for empty cells, others, whether these stray."""
+    texts = Counter(cell for cell in filled if not is_numeral(cell))
+    if 0 < texts.total() < len(filled) and all(LIMIT.fullmatch(text.strip()) for text in texts):
+        return [], [*texts], True
+    if not 0 < 2 * texts.total() < len(filled):
+        return [], [], False
+    marks = _marks(texts, len(filled))
+    others = [text for text in texts if text not in marks]
+    once = all(texts[text] == 1 for text in others)  # what comes again is meant so
+    return marks, others, once and (len(others) == 1 or STRAY * len(others) <= len(filled))
 
 
 def _marks(texts: Counter[str], filled: int) -> list[str]:

@@ -14,6 +14,7 @@ from ddpgen.asking import (
     tables,
     texts,
     trees,
+    wrapped,
 )
 from ddpgen.asking.column import Column
 from ddpgen.asking.found import ROWS, Found, number, option
@@ -119,10 +120,12 @@ def tokens(words: str, path: Path) -> Found:
 
 def _records(path: Path, source: str) -> Found | None:
     """Texts with labels; conversations; or texts alone, which are for the same family."""
+    wrapped.refuse(path)
     found = records.read(path, ROWS)
     if not found:
         return None
     trees.refuse(path, found[0])
+    wrapped.refuse_answers(path, found)
     if chat := records.column_of_conversations(found):
         said = [f"{len(found):,} conversations in {chat}", *records.about_preferences(found)]
         return _conversations(said, chat, source)

@@ -61,8 +61,14 @@ def look_at_pattern(path: Path) -> Found | None:
 
 
 def _inside(folder: Path, endings: set[str]) -> list[Path]:
-    found = (path for path in folder.glob("*") if path.suffix.lower() in endings)
+    found = (path for path in folder.glob("*") if _ending(path) in endings)
     return sorted(path for path in found if path.is_file() and not path.name.startswith("."))
+
+
+def _ending(path: Path) -> str:
+    """The ending of a file, or of what is compressed in a file."""
+    packed = path.suffix.lower() in (".gz", ".bz2")
+    return Path(path.stem if packed else path.name).suffix.lower()
 
 
 def _split_records(folder: Path) -> Found | None:
@@ -71,9 +77,9 @@ def _split_records(folder: Path) -> Found | None:
     inside = look_at_file(train[0]) if train else None
     if not inside or inside.kind != "labelled texts":
         return None
-    val = splits.of_classifier(folder, "val", "validation")
+    val = splits.of_classifier(folder, *splits.VALIDATION)
     left = [path for path in _inside(folder, {*RECORDS}) if path not in [*train, *val]]
-    words = splits.left_out(left)
+    words = [*splits.held_out(val), *splits.left_out(left)]
     if left and not val:
         words.append("for validation files called val.* or validation.* would be read")
     return inside.at(folder).saying(words)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from ddpgen.asking import foreign_arrays, formats, images, splits
+from ddpgen.asking import foreign_arrays, formats, images, packed, splits
 from ddpgen.asking import foreign_lines as lines
 from ddpgen.errors import DdpgenError, show
 
@@ -17,7 +17,6 @@ NAMES = {
     ".mat": "a file of MATLAB",
     ".h5": "a file of HDF5",
     ".hdf5": "a file of HDF5",
-    ".npz": "an archive of NumPy",
     ".sqlite": "a database of SQLite",
     ".db": "a database",
     ".tfrecord": "records of TensorFlow",
@@ -79,6 +78,7 @@ def _refuse_file(path: Path) -> None:
         _refuse_arrays(path, [path])
     elif ending in NAMES:
         _refuse(path, f"is {NAMES[ending]}, which no family reads", OWN)
+    packed.refuse(path, OWN)
     formats.refuse_labelled(path)
 
 
@@ -134,6 +134,8 @@ def _refuse_folder(folder: Path) -> None:
         _by_lines(folder, "a Parquet table in folders by value", code, f"{folder.name}.parquet")
     if files and len(arrays := _ends(files, ".npy")) == len(files):
         _refuse_arrays(folder, arrays)
+    if len(files) == 1 == len(inside):
+        _refuse_file(files[0])
     _refuse_flat(folder, [path for path in files if path.suffix.lower() in images.ENDINGS])
     _refuse_texts(folder, [path for path in inside if path.is_dir()])
 

@@ -89,7 +89,14 @@ def of_texts_in_columns(
 ) -> list[str]:
     """Texts in one column, or questions and their answers in two, as lines of JSON."""
     names = ["prompt", "completion"] if len(columns) > 1 else ["text"]
-    pairs = zip(names, columns, strict=True)
+    return of_columns(path, target, columns, delimiter, names)
+
+
+def of_columns(
+    path: Path, target: str, columns: Sequence[str], delimiter: str, names: Sequence[str] = ()
+) -> list[str]:
+    """Columns of a table as lines of JSON, under their own names or others."""
+    pairs = zip(names or columns, columns, strict=True)
     record = ", ".join(f"{name!r}: row[{column!r}]" for name, column in pairs)
     return indented(
         [

@@ -16,6 +16,9 @@ TEXTS = {".csv", ".tsv", ".json", ".jsonl", *PLAIN}
 SMALL = {".bin", ".json", ".jsonl", ".tar"}  # endings that projects know in small letters only
 MARK = b"\xef\xbb\xbf"  # what some programs write before UTF-8
 UTF_16 = "is in UTF-16: save the file in UTF-8"
+HTML = "is a page of HTML, not the file that it links: download that file itself"
+UTF_16_BARE = "is in UTF-16 without a mark at its beginning: save the file in UTF-8"
+NO_TEXT = "holds bytes of zeros, as no text does"
 NO_UTF_8 = "is not text in UTF-8: save the file in UTF-8"
 WESTERN = "cp1252"  # of Windows, and of Latin-1 all that is printed
 CONTENTS = {
@@ -28,6 +31,9 @@ CONTENTS = {
     b"PK\x03\x04": "is a zip archive or a spreadsheet: unpack it, or save it as CSV in UTF-8",
     b"PAR1": "is a Parquet file: call it .parquet",
     b"%PDF": "is a PDF: save its text",
+    b"<!DOCTYPE": HTML,
+    b"<!doctype": HTML,
+    b"<html": HTML,
     b"\x89PNG": "is an image",
     b"\xff\xd8\xff": "is an image",
     b"GIF8": "is an image",
@@ -57,13 +63,19 @@ def refuse(path: Path) -> None:
 
 def in_utf_8(path: Path, reason: str) -> str:
     """How to write a text in UTF-8, where that is the reason for which a file is refused."""
-    if reason not in (UTF_16, NO_UTF_8):
+    encodings = {UTF_16: "utf-16", UTF_16_BARE: _half_of_utf_16(path), NO_UTF_8: WESTERN}
+    if not (encoding := encodings.get(reason)):
         return ""
-    encoding = "utf-16" if reason == UTF_16 else WESTERN
-    named = "" if reason == UTF_16 else " (Western Europe; write another name where that is wrong)"
+    known = reason != NO_UTF_8
+    named = "" if known else " (Western Europe; write another name where that is wrong)"
     target = f"utf8-{path.name.removesuffix('.gz')}"
     how = f"these lines of Python do that, from {encoding}{named}; then: --data {target}"
     return "\n  ".join([how, *foreign_lines.of_text(path, encoding)])
+
+
+def _half_of_utf_16(path: Path) -> str:
+    """Which half of UTF-16 comes first, where no mark at the beginning says so."""
+    return "utf-16-le" if first(path)[1:2] == b"\0" else "utf-16-be"
 
 
 def encoding_of(path: Path) -> str:
@@ -121,7 +133,9 @@ def _reason(path: Path, ending: str) -> str:
 
 def _no_text(begin: bytes) -> str:
     if b"\0" in begin:
-        return "holds bytes of zeros, as no text does"
+        halves = begin[: len(begin) // 2 * 2]
+        zeros = sorted((halves[::2].count(0), halves[1::2].count(0)))
+        return UTF_16_BARE if not zeros[0] and 4 * zeros[1] > len(begin) else NO_TEXT
     try:
         codecs.getincrementaldecoder("utf-8")().decode(begin)
     except UnicodeDecodeError:

@@ -10,8 +10,9 @@ from ddpgen.asking.found import number
 from ddpgen.errors import DdpgenError, show
 
 ENDINGS = {".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
-VALIDATION = ("val", "valid", "validation")  # folders of images that are held out
+VALIDATION = ("val", "valid", "validation", "dev")  # folders of images that are held out
 SPLITS = ("train", "training", "test", "testing", *VALIDATION)  # names of splits, and of no class
+PLUGINS = (".heic", ".heif", ".avif")  # images, which Pillow reads not, or not in all versions
 HIDDEN = (".", "__", "@eaDir")  # how names begin that programs keep for themselves
 SYSTEM = {"Thumbs.db", "desktop.ini"}  # files that a system writes beside images
 MOST_CLASSES = 10  # that are named
@@ -130,10 +131,32 @@ def misplaced(folder: Path) -> str:
     if not (images := loose(folder)):
         return ""
     found = number(images, "image")
-    classes = {path.parent for path in below(folder)}
-    if len(classes) == 1 and folder not in classes:
-        return f"{found}, all in the class {show(classes.pop().name)}: two classes are the least"
+    places = {path.parent for path in below(folder)}
+    classes = {path.name for path in places}
+    if len(classes) == 1 and folder not in places:
+        return f"{found}, all in the class {show(classes.pop())}: two classes are the least"
     return f"{found}, but not in one folder for each class"
+
+
+def unread(folder: Path) -> list[str]:
+    """What is wrong with images of a kind that Pillow reads with a plugin only, and the way out."""
+    files = [path for path in folder.rglob("*") if path.suffix.lower() in PLUGINS]
+    if not files or loose(folder):
+        return []
+    ending = files[0].suffix.lower()
+    wanted = f"{len(files):,} images with the ending {ending}, which are not read"
+    plugin = ["import pillow_heif  # pip install pillow-heif", "pillow_heif.register_heif_opener()"]
+    return [
+        wanted,
+        f"these lines of Python write each as .jpg beside it, then: --data {folder}",
+        "  import pathlib",
+        *(f"  {line}" for line in (plugin if ending != ".avif" else [])),
+        "  from PIL import Image, ImageOps",
+        f"  for path in pathlib.Path({str(folder.absolute())!r}).rglob('*'):",
+        f"      if path.suffix.lower() == {ending!r}:",
+        "          upright = ImageOps.exif_transpose(Image.open(path))",
+        "          upright.convert('RGB').save(path.with_suffix('.jpg'), quality=95)",
+    ]
 
 
 def loose(folder: Path) -> int:

@@ -52,6 +52,8 @@ def look(path: Path) -> Found:
             reason = formats.NO_UTF_8
         how = formats.in_utf_8(path, reason)
         raise DdpgenError(f"--data {show(str(path))}: {reason}", remedy=how) from error
+    if found is None and path.is_dir() and (unread := images.unread(path)):
+        raise DdpgenError(f"--data {show(str(path))}: {unread[0]}", remedy="\n  ".join(unread[1:]))
     if found is None:
         reason = "nothing that a family reads"
         reason = (images.misplaced(path) if path.is_dir() else _no_family(path)) or reason
@@ -61,8 +63,6 @@ def look(path: Path) -> Found:
 
 def _no_family(file: Path) -> str:
     match file.suffix.lower():
-        case ".gz" | ".tgz" | ".bz2" | ".xz" | ".zst" | ".zip":
-            return "is compressed: unpack it"
         case ".jsonl" | ".json":
             return (
                 "records without conversations, without a question and its answer, and without one "

@@ -6,6 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ddpgen.asking.column import Column
 from ddpgen.errors import DdpgenError, show
 
 # Columns of a question and its answer, which `causal-lm` takes for a conversation.
@@ -55,6 +56,11 @@ def pair_in(names: Iterable[str]) -> tuple[str, ...]:
     """The columns of a question and its answer among these, or none."""
     pairs = [(question, answer) for question in PAIRS for answer in PAIRS[question]]
     return next((pair for pair in pairs if {*pair} <= {*names}), ())
+
+
+def beside(columns: Iterable[Column]) -> list[str]:
+    """The columns of what a question or an instruction is about."""
+    return [column.name for column in columns if column.name in ("input", "context", "system")]
 
 
 def column_of_conversations(records: list[dict[str, Any]]) -> str:

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 TRAINING = {"train", "training"}
-VALIDATION = {"val", "valid", "validation"}  # what the families hold out themselves
+VALIDATION = {"val", "valid", "validation", "dev"}  # what the families hold out themselves
 TESTS = {"test", "testing"}  # what they leave out
-OTHERS = {*VALIDATION, *TESTS, "dev", "eval", "submission"}
+OTHERS = {*VALIDATION, *TESTS, "eval", "submission"}
 
 
 def words(path: Path) -> set[str]:

@@ -10,13 +10,15 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
-from ddpgen.asking import foreign_lines, hints, image_tables
+from ddpgen.asking import foreign_lines, hints, image_tables, records, written
+from ddpgen.asking.cells import LIMIT
 from ddpgen.asking.column import FEWEST_ROWS, Column, column_of, lack_names
 from ddpgen.asking.found import ROWS, Found, listed, number, option
 from ddpgen.asking.texts import labelled_texts, text_and_label
 from ddpgen.errors import DdpgenError, show
 
 CELLS = 1_000_000  # of a table that are looked at, which takes some seconds
+MOST_NAMED = 40  # columns that are described
 TARGETS = ("target", "label", "class", "y", "price", "outcome", "survived", "diagnosis")
 
 
@@ -63,20 +65,29 @@ def read(path: Path, source: str) -> Found | None:
     named = {column.name.lower(): column for column in useful}
     possible = [column for column in useful if column.values > 1] or useful
     target = next((named[name] for name in TARGETS if name in named), possible[-1])
-    words = [size, *(column.describe() for column in columns), *_refused_rows(names, found)]
+    words = [size, *_described(columns), *_refused_rows(names, found), *written.words(useful)]
     words += [doubt for column in useful for doubt in column.doubts()]
     words += ["the rows behind these were not looked at"] if more else []
     words += hints.about_split(columns, target)
     words += hints.about_target(target)
     words += hints.about_copies([names, *rows], useful, target)
     arguments = [source, option("data.target", target.name), f"data.task={target.task()}"]
+    arguments += written.arguments(useful)
     if left := [column.name for column in columns if column not in useful]:
         arguments.append(f"data.leave_out={listed(left)}")
+        words.append(f"left out, see data.leave_out: {', '.join(left[:MOST_NAMED])}")
     if codes := [column.name for column in useful if column.names_in_digits]:
         arguments.append(f"data.categories={listed(codes)}")
     if marks := sorted({mark for column in useful for mark in column.marks}):
         arguments.append(f"data.gaps={listed(marks)}")
     return Found(words, "rows", arguments)
+
+
+def _described(columns: Sequence[Column]) -> list[str]:
+    """The first columns in words, and how many more there are."""
+    more = len(columns) - MOST_NAMED
+    words = [column.describe() for column in columns[:MOST_NAMED]]
+    return [*words, f"and {more:,} columns more"] if more > 0 else words
 
 
 def _cells(path: Path, reader: Iterator[list[str]]) -> Iterator[list[str]]:
@@ -114,10 +125,12 @@ def _refuse_strays(path: Path, columns: list[Column], numbers: list[int]) -> Non
     for column in columns:
         if column.stray:
             place, cell = column.stray
+            instead = "write a number in its place, such as half of the limit,"
+            instead = instead if LIMIT.fullmatch(cell.strip()) else "correct the cell"
             raise DdpgenError(
                 f"--data {show(str(path))}: row {numbers[place]}, column {show(column.name)}: "
                 f"{show(cell)} among numbers",
-                remedy="correct the cell or remove the row; empty the cell where nothing is known, "
+                remedy=f"{instead} or remove the row; empty the cell where nothing is known, "
                 "or leave the path out, and name the cell in data.gaps or the column in "
                 "data.categories",
             )
@@ -132,6 +145,8 @@ def _refuse_useless(
     prose = [column.name for column in columns if column.is_prose]
     if useful:
         how += "; for texts with labels: --data model=text-classifier"
+    elif pair := records.pair_in([column.name for column in columns]):
+        how = in_lines(path, prose, delimiter, named=(*pair, *records.beside(columns)))
     elif 0 < len(prose) < 3 and path.suffix.lower() not in (".gz", ".bz2"):
         how = in_lines(path, prose, delimiter)
     raise DdpgenError(
@@ -139,9 +154,18 @@ def _refuse_useless(
     )
 
 
-def in_lines(path: Path, prose: Sequence[str], delimiter: str = ",") -> str:
-    """How to write texts, or questions and their answers, as lines of JSON, by their columns."""
+def in_lines(
+    path: Path, prose: Sequence[str], delimiter: str = ",", named: Sequence[str] = ()
+) -> str:
+    """How to write texts, or questions and their answers, as lines of JSON, by their columns.
+
+    Columns that are `named` are known as such, and keep their names.
+    """
     target = f"{path.stem}-texts.jsonl"
+    if named:
+        lines = foreign_lines.of_columns(path, target, named, delimiter)
+        how = f"write {', '.join(named)} with these lines of Python, then: --data {target}"
+        return "\n  ".join([how, *lines])
     about = f"questions in {prose[0]}, answers in {prose[-1]} (or the other way round)"
     what = "texts to be continued" if len(prose) == 1 else about
     how = f"write {what} with these lines of Python, then: --data {target}"
@@ -180,6 +204,11 @@ def _refuse_header(path: Path, names: list[str], rows: list[list[str]]) -> None:
 def _refuse_names(path: Path, columns: list[Column], delimiter: str) -> None:
     """Refuse names that `table` would refuse."""
     names = [column.name for column in columns]
+    if names.count("") > 1:
+        raise DdpgenError(
+            f"--data {show(str(path))}: the first line has {names.count('')} empty names",
+            remedy="name each column in the first line, and delete lines above these names",
+        )
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise DdpgenError(
             f"--data {show(str(path))}: two columns are called {show(twice)}",

@@ -6,7 +6,6 @@ the training split: the others must stay unseen.
 
 import csv as python_csv
 import io
-import math
 import os
 import re
 import sys
@@ -27,7 +26,7 @@ import config
 NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 # Not as 1234.5: a comma as decimal point, or marks between thousands, as in 83,7 and 1,234.50 and
 # 1.234,50; or with a sign, as in $12 and 7.5 %; or below zero with a dash, or in parentheses.
-_SIGN = "[$€£¥%]"
+_SIGN = "(?:[$€£¥₹%]|USD|EUR|GBP|CHF|JPY|CNY|INR)"
 _WITH_COMMAS = (
     r"(\d*,\d+([eE][-+]?\d+)?|\d{1,3}([,.'\x{2019}\x{202f}\x{a0} ]\d{3})+([.,]\d+)?"
     r"|\d{1,2}(,\d{2})+,\d{3}([.]\d+)?)"
@@ -39,7 +38,22 @@ MARKED = (
     rf"|{_PLAIN}\s?{_SIGN}|\({_SIGN}?\s?({_PLAIN}|{_WITH_COMMAS})\s?{_SIGN}?\))\s*$"
     rf"|^\s*[\x{{2212}}\x{{2013}}]{_PLAIN}\s*$|^\s*{_PLAIN}-\s*$"
 )
+# The same by data.numbers, which says what stands between thousands, and what before decimals.
+_DIGITS = r"(?P<whole>[1-9]\d{0,2}(?:MARK\d{2,3})*MARK\d{3}|\d*)(?:BEFORE(?P<rest>\d*))?"
+_WRITTEN = (
+    rf"^\s*(?:[(]|{_BELOW}?)\s?{_SIGN}?\s?{_BELOW}?{_DIGITS}(?P<power>(?:[eE][-+]?\d+)?)"
+    rf"\s?{_SIGN}?\s?[-)]?\s*$"
+)
+_MARKS = r"'\x{2019}\x{202f}\x{a0} ]"
+WRITTEN = {
+    "1,234.5": _WRITTEN.replace("MARK", f"[,{_MARKS}").replace("BEFORE", "[.]"),
+    "1.234,5": _WRITTEN.replace("MARK", f"[.{_MARKS}").replace("BEFORE", ","),
+}
+POINT = {"plain": ".", "1,234.5": ".", "1.234,5": ","}  # before decimals, by data.numbers
+IS_BELOW_ZERO = r"^[^\d.,]*[-(\x{2212}\x{2013}]|-\s*$"
 POINTS = r"^\s*[-+]?[1-9]\d{0,2}[.]\d{3}\s*$"  # perhaps between thousands
+LIMIT = r"^\s*[<>\x{2264}\x{2265}]\s?=?\s?(\d+\.?\d*|\.\d+)\s*$"  # <0.84, of what was measured
+CUT = r"^\s*[-+]?\d([.,]\d+)?E\+\d\d\s*$"  # 1.23E+15, what spreadsheets make of long numbers
 HUNDREDS = r"^\s*[-+]?\d{1,3}\s*$"
 WHOLE = r"^[-+]?\d{1,76}$"
 EXACT = 2**53  # from here on, floats of 64 bits have no place for each whole number
@@ -69,9 +83,10 @@ NO_TABLES = {  # by the first bytes of a file
     b"sep=": "the first line is for spreadsheets, and names no columns: delete the line",
     b"PK\x03\x04": "the file is a zip archive or a spreadsheet: save the table as CSV in UTF-8",
 }
-VALIDATION = {"val", "valid", "validation"}  # in the name of a file or folder that is held out
+VALIDATION = {"val", "valid", "validation", "dev"}  # in the name of a file or folder held out
 TRAINING, TEST = {"train", "training"}, {"test", "testing"}  # beside train, test is left out
 FEWEST_ROWS = 10
+LONG = 1e11  # from here on, spreadsheets write numbers as 1.23E+15
 FAR = ", too far from the other rows for a float of 32 bits: correct the cell"
 TOTALS = {"total", "grand total", "sum", "summe", "gesamt"}
 FEW_VALUES = 20  # up to this number of whole numbers, they may be classes or quantities
@@ -85,6 +100,7 @@ class Table(NamedTuple):
     ends: list[int]  # of each file, in rows
     words: Any = None  # the cells of the target as texts
     groups: Any = None  # the cells by which rows are held out together, as texts
+    doubts: str = ""  # words about numbers that may mean others
     held_out: Sequence[Path] = ()  # files of which all rows are for validation
     left_out: Sequence[Path] = ()  # files of tests
 
@@ -117,7 +133,7 @@ def read(cfg: config.Data, files: list[Path]) -> Table:
     texts = [*cfg.categories, *groups]
     held_out, left_out = _by_name(files)
     files = [path for path in files if path not in left_out]
-    parts = _read_files(files, cfg.gaps, texts) or [_read_bundled(cfg.source)]
+    parts = _read_files(files, cfg, texts) or [_read_bundled(cfg.source)]
     files = files or [Path(cfg.source)]
     names = parts[0].column_names
     for path, part in zip(files, parts, strict=True):
@@ -128,16 +144,18 @@ def read(cfg: config.Data, files: list[Path]) -> Table:
     if ends[-1] < FEWEST_ROWS:
         raise config.ConfigError(f"data.source = {cfg.source!r} has only {ends[-1]} rows")
     chosen = [name for name in names if name not in (*cfg.leave_out, *groups)]
+    doubts = ""
     for name in chosen:
         if name not in cfg.categories:
             for path, part in zip(files, parts, strict=True):
                 _check_digits(_digits(part[name], name, path, cfg), name, path)
-                _check_points(part[name], name, path, cfg)
-    columns = {name: _join(name, parts, files, name in cfg.categories) for name in chosen}
+                doubts += _check_points(part[name], name, path, cfg)
+    kinds = {name: "" if name in cfg.categories else cfg.numbers for name in chosen}
+    columns = {name: _join(name, parts, files, kinds[name]) for name in chosen}
     words = [_words(cfg, path, part) for path, part in zip(files, parts, strict=True)]
-    together = next((_join(name, parts, files, True) for name in groups), None)
+    together = next((_join(name, parts, files, "") for name in groups), None)
     cells = pa.chunked_array([*chain(*words)], type=pa.string())
-    return Table(columns, files, ends, cells, together, held_out, left_out)
+    return Table(columns, files, ends, cells, together, doubts, held_out, left_out)
 
 
 def _by_name(files: Sequence[Path]) -> tuple[list[Path], list[Path]]:
@@ -154,13 +172,13 @@ def _by_name(files: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     return (val if len(val) + len(tests) < len(files) else []), tests
 
 
-def _read_files(files: Sequence[Path], gaps: list[str], texts: Iterable[str]) -> list[Any]:
+def _read_files(files: Sequence[Path], cfg: config.Data, texts: Iterable[str]) -> list[Any]:
     """Each file as Arrow's table; `texts`, and a column with texts in any file, are texts in all.
 
     Of CSV, Arrow guesses types by the cells of one file: there 007 would become 7.
     """
-    empty = _empty(gaps)
-    parts = [_read_file(path, empty) for path in files]
+    empty, point = _empty(cfg.gaps), POINT[cfg.numbers]
+    parts = [_read_file(path, empty, point=point) for path in files]
     names = {*texts, *(f.name for part in parts for f in part.schema if _holds_texts(f.type))}
     return [_read_as(path, part, empty, names) for path, part in zip(files, parts, strict=True)]
 
@@ -218,11 +236,16 @@ def _holds_texts(kind: Any) -> bool:
 
 
 def _read_file(
-    path: Path, empty: list[str], kinds: dict[str, Any] | None = None, only: Sequence[str] = ()
+    path: Path,
+    empty: list[str],
+    kinds: dict[str, Any] | None = None,
+    only: Sequence[str] = (),
+    point: str = ".",
 ) -> Any:
     """One file as Arrow's table; of CSV, `empty` are texts that stand for an empty cell.
 
-    `kinds` are types of columns that must not be guessed; `only` these columns are read, or all.
+    `kinds` are types of columns that must not be guessed; `only` these columns are read, or all;
+    `point` stands before decimals.
     """
     try:
         with pa.input_stream(str(path), compression="detect") as file:
@@ -239,6 +262,7 @@ def _read_file(
                 strings_can_be_null=True,
                 column_types=kinds,
                 include_columns=[*only],
+                decimal_point=point,
             ),
         )
         len(table.column_names)  # decodes the names
@@ -326,7 +350,7 @@ def _delimiter(first: bytes) -> str:
 
 
 def read_new(
-    files: Sequence[Path], learnt: dict[str, dict[str, Any]], gaps: list[str]
+    files: Sequence[Path], learnt: dict[str, dict[str, Any]], cfg: config.Data
 ) -> tuple[Table, Any]:
     """The columns that were learnt, of files to predict for; and all columns, as Arrow's table.
 
@@ -336,7 +360,7 @@ def read_new(
     """
     if absent := [path for path in files if not path.is_file()]:
         raise config.ConfigError(f"{absent[0]} cannot be read: there is no such file")
-    parts = _read_files(files, gaps, learnt["texts"])
+    parts = _read_files(files, cfg, learnt["texts"])
     for path, part in zip(files, parts, strict=True):
         for name in (*learnt["numbers"], *learnt["texts"]):
             if part.column_names.count(name) != 1:
@@ -345,8 +369,8 @@ def read_new(
     ends = list(accumulate(map(len, parts)))
     if not ends[-1]:
         raise config.ConfigError(f"{', '.join(map(str, files))}: there are no rows")
-    numbers = {name: _join(name, parts, [*files], False) for name in learnt["numbers"]}
-    texts = {name: _join(name, parts, [*files], True) for name in learnt["texts"]}
+    numbers = {name: _join(name, parts, [*files], cfg.numbers) for name in learnt["numbers"]}
+    texts = {name: _join(name, parts, [*files], "") for name in learnt["texts"]}
     table = Table(numbers | texts, [*files], ends)
     for name, array in numbers.items():
         if array.type == pa.float64():
@@ -480,29 +504,45 @@ def _check_digits(digits: Any, name: str, path: Path) -> None:
         )
 
 
-def _check_points(array: Any, name: str, path: Path, cfg: config.Data) -> None:
-    """Refuse 1.234 beside 987: points between thousands, which Arrow takes for decimal points."""
-    if not pa.types.is_floating(array.type) or not _is_csv(path):
-        return
-    whole = pc.equal(array, pc.floor(array))
-    if pc.max(pc.abs(array)).as_py() in (None, math.inf) or not pc.any(whole).as_py():
-        return
+def _check_points(array: Any, name: str, path: Path, cfg: config.Data) -> str:
+    """Refuse 1.234 beside 987: points between thousands, which Arrow takes for decimal points.
+
+    Where all cells are such as 1.234, either may be meant: words say how they are read. So do they
+    for long numbers of which a spreadsheet has cut the last digits.
+    """
+    largest = pc.max(pc.abs(array)).as_py() if pa.types.is_floating(array.type) else None
+    if largest is None or 1000 <= largest < LONG or not _is_csv(path):
+        return ""
     cells = _read_file(path, _empty(cfg.gaps), {name: pa.string()}, [name])[name]
+    if pc.all(pc.match_substring_regex(cells, CUT)).as_py():
+        return f"; {name} has lost digits: {cells.drop_null()[0]} is how a spreadsheet writes"
+    if cfg.numbers != "plain":
+        return ""
     with_point, without = (pc.match_substring_regex(cells, words) for words in (POINTS, HUNDREDS))
-    if pc.any(with_point).as_py() and pc.all(pc.or_(with_point, without)).as_py():
-        row = pc.index(with_point, True).as_py()
-        raise config.ConfigError(
-            f"{path}, row {row + 1}: column {name!r} is {cells[row].as_py()!r}, and cells without "
-            "a point are below 1000: a point between thousands? Write such numbers as 1234.5 (in "
-            "pandas read_csv with thousands='.', then to_csv); else write whole ones as 987.0"
-        )
+    if not pc.any(with_point).as_py() or not pc.all(pc.or_(with_point, without)).as_py():
+        return ""
+    row = pc.index(with_point, True).as_py()
+    cell = cells[row].as_py().strip()
+    if not pc.any(without).as_py():
+        whole = cell.replace(".", "")
+        return f"; {name} is read with decimals: if {cell} is {whole}, set data.numbers=1.234,5"
+    raise config.ConfigError(
+        f"{path}, row {row + 1}: column {name!r} is {cell!r}, and cells without a point are below "
+        'a thousand: if the point stands between thousands, data.numbers = "1.234,5" says so; else '
+        "write whole numbers as 987.0"
+    )
 
 
-def _join(name: str, parts: list[Any], files: list[Path], as_text: bool) -> Any:
-    """One column of all files: texts, where a file has texts or `as_text`, else numbers."""
+def _join(name: str, parts: list[Any], files: list[Path], numbers: str) -> Any:
+    """One column of all files: texts, where a file has texts, or where `numbers` is empty.
+
+    Else numbers, and texts that are numbers as data.numbers has them.
+    """
     arrays = [_plain(part[name], name, path) for part, path in zip(parts, files, strict=True)]
+    if numbers in WRITTEN:
+        arrays = [_in_plain(array, WRITTEN[numbers]) for array in arrays]
     has_texts = any(array.type == pa.string() for array in arrays)
-    kind = pa.string() if as_text or has_texts else pa.float64()
+    kind = pa.float64() if numbers and not has_texts else pa.string()
     if kind == pa.string():
         arrays = [_texts(array) for array in arrays]
     chunks = [chunk.cast(kind, safe=False) for array in arrays for chunk in array.chunks]
@@ -521,6 +561,24 @@ def _plain(array: Any, name: str, path: Path) -> Any:
             "it in data.leave_out"
         )
     return array
+
+
+def _in_plain(array: Any, written: str) -> Any:
+    """The column as numbers, where all of its texts are such; or its numbers as 1234.5."""
+    if array.type != pa.string():
+        return array
+    found = pc.extract_regex(array, written)
+    has_digit = pc.fill_null(pc.match_substring_regex(array, r"\d"), False)
+    is_number = pc.and_(pc.is_valid(found), has_digit)
+    count, filled = pc.sum(is_number).as_py() or 0, len(array) - array.null_count
+    if 2 * count <= filled:
+        return array
+    whole, rest, power = (pc.struct_field(found, name) for name in ("whole", "rest", "power"))
+    whole = pc.replace_substring_regex(whole, r"\D", "")
+    sign = pc.if_else(pc.match_substring_regex(array, IS_BELOW_ZERO), "-", "")
+    plain = pc.binary_join_element_wise(sign, "0", whole, ".", rest, "0", power, "")
+    cells = pc.if_else(is_number, plain, array)
+    return cells.cast(pa.float64()) if count == filled else cells
 
 
 # --- From columns to numbers ---
@@ -549,7 +607,7 @@ def encode(table: Table, cfg: config.Data) -> dict[str, Any]:
     source = str(table.files[0]) if len(table.files) == 1 else f"{len(table.files)} files"
     if left:
         source += f" without {', '.join(map(repr, left))}, which only numbers the rows"
-    words = f"{table.ends[-1]:,} rows of {source}; {target['words']}"
+    words = f"{table.ends[-1]:,} rows of {source}; {target['words']}{table.doubts}"
     for verb, paths in (("held", table.held_out), ("left", table.left_out)):
         words += f"; {verb} out by name: {', '.join(map(str, paths))}" if paths else ""
     if same := [name for name in features if _tells_target(table, name, cfg.target)]:
@@ -696,10 +754,19 @@ def _check_cells(table: Table, name: str, cfg: config.Data) -> None:
             is_marked,
             name,
             ", a number with a comma, with marks between thousands, with a sign, with another dash "
-            "than - or in parentheses: write numbers as 1234.5 (in pandas read_csv with "
-            "decimal=',' or thousands=',', then to_csv), or name the column in data.categories",
+            "than - or in parentheses: where all numbers are written so, set data.numbers to "
+            f"{' or '.join(repr(n) for n in WRITTEN if n != cfg.numbers)}; else write them as "
+            "1234.5, or name the column in data.categories",
         )
     _check_unit(table, name)
+    is_limit = pc.match_substring_regex(array, LIMIT)
+    if pc.all(pc.or_(is_limit, pc.invert(is_text))).as_py() and not pc.all(is_limit).as_py():
+        table.refuse(
+            is_limit,
+            name,
+            ", a limit among numbers: write a number in its place, such as half of the limit, list "
+            "the text in data.gaps to know nothing there, or name the column in data.categories",
+        )
     if 2 * pc.sum(is_text, min_count=0).as_py() < filled:
         table.refuse(
             is_text,

@@ -23,7 +23,7 @@ import config
 PACKAGES = {"site-packages", "dist-packages"}
 LEFT_OUT = PACKAGES | {"test", "tests", "idle_test", "encodings", "pydoc_data"}
 INDEX = "index.json"
-VALIDATION = {"val", "valid", "validation"}  # in the name of a file of tokens
+VALIDATION = {"val", "valid", "validation", "dev"}  # in the name of a file of tokens
 SIGNED = {"uint16": "int16", "uint32": "int32"}  # of the same width
 # Files that begin with 256 numbers of 32 bits, of which the first is this one: those of llm.c.
 HEADER = 1024  # bytes
@@ -190,7 +190,10 @@ def _whole(path: Path, dtype: str) -> Piece:
     """All of a file. Raises ConfigError where its size is not that of whole numbers."""
     size, width = path.stat().st_size, getattr(torch, dtype).itemsize
     if not size or size % width:
-        raise config.ConfigError(f"{path} has {size:,} bytes, which are no numbers of type {dtype}")
+        raise config.ConfigError(
+            f"{path} has {size:,} bytes, which are no numbers of type {dtype}: set "
+            "data.token_dtype, or write the file anew, which may have been cut off"
+        )
     return Piece(str(path.absolute()), 0, size // width)
 
 

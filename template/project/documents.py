@@ -17,7 +17,7 @@ import config
 
 IGNORE = -100  # the target of a token that does not count: of questions, of padding
 ROWS, TOKENIZER, ABOUT = "rows.pt", "tokenizer", "about.json"  # what is prepared
-VALIDATION = {"val", "valid", "validation"}  # in the name of a file that is held out
+VALIDATION = {"val", "valid", "validation", "dev"}  # in the name of a file that is held out
 TEST = {"test", "testing"}  # in the name of a file in a folder that is left out
 ENDINGS = (".jsonl", ".parquet")  # in a folder; .json is read where it is named
 CONVERSATIONS = "messages"  # the column in whose place a record may have a pair
@@ -28,7 +28,10 @@ PAIRS = {
     "question": ("answer", "response"),
 }
 MORE = ("input", "context")  # columns of what an instruction or a question is about
-SPEAKERS = {"human": "user", "gpt": "assistant"}
+SPEAKERS = {
+    "human": "user",
+    **dict.fromkeys(("gpt", "chatgpt", "bot", "model", "bard", "bing"), "assistant"),
+}
 ROLES = {"system", "developer", "user", "assistant", "tool"}  # of which only one is learnt
 WEIGHTS = ["*.json", "*.jinja", "*.model", "*.safetensors", "*.txt"]  # what is fetched of a model
 AT_ONCE = 1000  # records that are tokenised together
@@ -289,7 +292,8 @@ def _named(turn: Any) -> Any:
     if not isinstance(turn, dict):
         return turn
     if not {"from", "value"} <= turn.keys() - {"role"}:
-        return {**turn, "content": _joined(turn.get("content"))}
+        named = {"role": "assistant"} if turn.get("role") == "model" else {}  # as Gemini's
+        return {**turn, **named, "content": _joined(turn.get("content"))}
     speaker = turn["from"]
     role = SPEAKERS.get(speaker, speaker)
     return {"role": role, "content": turn["value"], "weight": turn.get("weight")}

@@ -1,5 +1,6 @@
 """Images: found by class, looked at once, and decoded when they are needed."""
 
+import hashlib
 import io
 import os
 import shutil
@@ -15,11 +16,13 @@ from torch import Tensor
 
 import config
 
-TRAINING, VALIDATION = "train", ("val", "valid", "validation")  # folders of the splits
+TRAINING, VALIDATION = "train", ("val", "valid", "validation", "dev")  # folders of the splits
 SPLITS = {TRAINING, "training", "test", "testing", *VALIDATION}  # no names of classes
 HIDDEN = (".", "__", "@eaDir")  # how names begin that programs keep for themselves
+SYSTEM = {"Thumbs.db", "desktop.ini"}  # files that a system writes beside images
 READERS = 16  # threads that look at files; Pillow decodes beside them
 WIDE = {"I", "I;16", "I;16B", "I;16L", "I;16N"}  # Pillow's names for one channel of 16 bits
+BITS_12 = 2**12  # more than each pixel of many cameras and scanners has, in files of 16 bits
 UPPER_HALVES = [value >> 8 for value in range(2**16)]
 # Of Pillow, for a file: those of the disk are raised before Pillow sees the content.
 BROKEN = (OSError, SyntaxError, ValueError, ArithmeticError, EOFError)
@@ -62,6 +65,7 @@ class Found(NamedTuple):
     classes: list[str]
     train: list[Place]
     val: list[Place]
+    passed: tuple[str, ...] = ()  # names of files that are no images by their endings
 
 
 class Opened(NamedTuple):
@@ -70,6 +74,7 @@ class Opened(NamedTuple):
     classes: list[str]
     train: Files
     val: Files
+    notes: str  # words about the images
 
 
 def pack(places: Sequence[Place]) -> Files:
@@ -83,24 +88,31 @@ def pack(places: Sequence[Place]) -> Files:
     )
 
 
-def save(found: Found, partial: Path) -> None:
+def save(found: Found, notes: str, partial: Path) -> None:
     """Write what was found to a file in a folder that is not complete yet (see `preparing`)."""
     splits = {"train": tuple(pack(found.train)), "val": tuple(pack(found.val))}
-    torch.save({"classes": found.classes, **splits}, partial)
+    torch.save({"classes": found.classes, "notes": notes, **splits}, partial)
 
 
 def load(path: Path) -> Opened:
     """Map what was saved into memory."""
     saved = torch.load(path, weights_only=True, mmap=True)
-    return Opened(saved["classes"], Files(*saved["train"]), Files(*saved["val"]))
+    splits = (Files(*saved["train"]), Files(*saved["val"]))
+    return Opened(saved["classes"], *splits, saved["notes"])
 
 
 def doubts(found: Opened) -> str:
-    """Words about classes of which no image is held out: nothing is measured of them."""
+    """Words about the images, and about classes of which none is held out to measure."""
     held_out = {*found.val.targets.tolist()}
     unseen = [name for label, name in enumerate(found.classes) if label not in held_out]
     more = f", ... ({len(unseen):,} classes)" if len(unseen) > FEW else ""
-    return f"; no image held out is of {', '.join(unseen[:FEW])}{more}" if unseen else ""
+    words = f"; no image held out is of {', '.join(unseen[:FEW])}{more}" if unseen else ""
+    alike = dict[str, list[str]]()
+    for name in found.classes:
+        alike.setdefault(name.casefold(), []).append(name)
+    same = (names for names in alike.values() if len(names) > 1)
+    words += "".join(f"; {' and '.join(names)} are different classes" for names in same)
+    return words + found.notes
 
 
 @contextmanager
@@ -139,7 +151,16 @@ def find(root: Path, validation: float, split_seed: int) -> Found:
         listed = [[listed[0][i] for i in part] for part in divide(labels, validation, split_seed)]
     # A name may have any bytes; text that is written shows those that are no UTF-8 by number.
     shown = [os.fsencode(name).decode(errors="backslashreplace") for name in classes]
-    return Found(shown, *listed)
+    return Found(shown, listed[0], listed[1], _passed_over(split_folders))
+
+
+def _passed_over(split_folders: list[Path]) -> tuple[str, ...]:
+    """The names of files in folders of classes that are no images by their endings."""
+    walks = (_walk(part / name) for part in split_folders for name in _subfolders(part))
+    names = (name for walk in walks for _, inside in walk for name in inside)
+    return tuple(
+        sorted(n for n in names if not (is_image(n) or n in SYSTEM or n.startswith(HIDDEN)))
+    )
 
 
 def folders(root: Path) -> list[Path]:
@@ -264,6 +285,60 @@ def look(places: Sequence[Place], see: Callable[[Place], Seen]) -> Iterator[Seen
                 print(f"\rlooked at {done:,} of {len(places):,} images", end=last, file=sys.stderr)
 
 
+class Notes:
+    """What is noted of all images while they are looked at."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.digests = dict[Place, bytes]()  # of the contents
+        self.wide = list[bool]()  # of images of 16 bits: whether they may use all of these
+
+    def take(self, see: Callable[[Place], Seen], place: Place) -> Seen:
+        """What is seen at a place; several threads take notes at once.
+
+        Raises ConfigError for a file that cannot be opened.
+        """
+        from PIL import Image
+
+        try:
+            content = _read(self.root, place)
+        except (FileNotFoundError, PermissionError) as error:
+            shown = self.root / place.path
+            raise config.ConfigError(
+                f"{shown} cannot be read: {error.strerror}: remove the file, or let it be read"
+            ) from error
+        seen = see(place)  # a damaged image raises ConfigError
+        self.digests[place] = hashlib.blake2b(content, digest_size=16).digest()
+        with Image.open(io.BytesIO(content)) as image:
+            if image.mode in WIDE:
+                highest: Any = image.getextrema()[1]
+                self.wide.append(highest >= BITS_12)
+        return seen
+
+    def words(self, found: Found) -> str:
+        """Words about copies, about images that look nearly black, and about other files."""
+        known = {self.digests[place] for place in found.train}
+        again = sum(self.digests[place] in known for place in found.val)
+        words = f"; {again:,} of the {len(found.val):,} held out are for training, too"
+        words = words if again else ""
+        labels = {(self.digests[p], p.label) for p in (*found.train, *found.val)}
+        if both := len(labels) - len({digest for digest, _ in labels}):
+            words += f"; {both:,} images are in several classes"
+        if self.wide and not any(self.wide):
+            words += f"; no pixel of the {len(self.wide):,} images of 16 bits is above"
+            words += f" {BITS_12 - 1:,}, so that they look nearly black: multiply them by 16"
+        if found.passed:
+            words += f"; {len(found.passed):,} files are not read, by their endings, such as"
+            words += f" {found.passed[0]}"
+        return words
+
+
+def _read(root: Path, place: Place) -> bytes:
+    with (root / place.path).open("rb") as file:
+        file.seek(place.begin)
+        return file.read(place.size)
+
+
 def decode(root: Path, place: Place, mode: str, size: int) -> Any:
     """Pillow's image, upright, of the mode "L" or "RGB", and of `size` pixels or more each way.
 
@@ -272,9 +347,7 @@ def decode(root: Path, place: Place, mode: str, size: int) -> Any:
     """
     from PIL import Image, ImageOps, UnidentifiedImageError
 
-    with (root / place.path).open("rb") as file:
-        file.seek(place.begin)
-        content = io.BytesIO(file.read(place.size))
+    content = io.BytesIO(_read(root, place))
     reason: object
     try:
         with Image.open(content) as image:

@@ -60,8 +60,8 @@ def find(cfg: config.Data, unpacked: Path) -> images.Found:
         listed = [[listed[0][i] for i in share] for share in shares]
     classes = sorted(names, key=lambda name: (int(name) if name.isdecimal() else -1, name))
     numbers = {name: number for number, name in enumerate(classes)}
-    places = ([i.place._replace(label=numbers[i.label]) for i in part] for part in listed)
-    return images.Found(classes, *places)
+    places = [[i.place._replace(label=numbers[i.label]) for i in part] for part in listed]
+    return images.Found(classes, places[0], places[1])
 
 
 def unlabelled(path: Path, unpacked: Path) -> list[images.Place]:

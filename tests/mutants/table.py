@@ -358,7 +358,7 @@ MUTATIONS = [
         "    if len(split_folders) == 1 and splits:\n", "    if not splits and splits:\n",
         check=CONTENT),
     Mutation("S13", "validation has one name", "sync", "images.py",
-        '("val", "valid", "validation")  #', '("val",)  #',
+        '("val", "valid", "validation", "dev")  #', '("val",)  #',
         check=CONTENT),
     Mutation("S14", "the index is a feature", "table", "columns.py",
         "    features = [name for name in features if name not in left]\n", "",

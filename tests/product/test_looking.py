@@ -516,21 +516,22 @@ def test_days_are_left_out_and_commas_told(tmp_path: Path) -> None:
     path = tmp_path / "sales.csv"
     path.write_text("\ufeffsize;Preis (€);sold on\n" + "\n".join(rows), encoding="utf-8")
     found = look.look(path)
-    assert "Preis (€): numbers to write as 1234.5, 60 different" in found.words
+    assert "Preis (€): numbers, not as 1234.5, 60 different" in found.words
     assert "sold on: dates, 9 different" in found.words
     assert found.arguments[1:] == [
         "data.target=Preis (€)",
         "data.task=regression",
+        "data.numbers=1.234,5",
         'data.leave_out=["sold on"]',
     ]
     signs = [[f"${n + 1000:,}.25", f"{n / 7:.2f} %", n] for n in range(60)]
     words = look.look(write(tmp_path / "signs.csv", ["sum", "share", "n"], signs)).words
-    assert "sum: numbers to write as 1234.5, 60 different" in words
-    assert "share: numbers to write as 1234.5, 60 different" in words
+    assert "sum: numbers, not as 1234.5, 60 different" in words
+    assert "share: numbers, not as 1234.5, 60 different" in words
     others = [[f"\u2212{n}.5", f"({n})", f"{n / 4} km/l", f"{n % 9} years", n] for n in range(60)]
     words = look.look(write(tmp_path / "others.csv", ["a", "b", "c", "d", "y"], others)).words
     for name in "abc":
-        assert f"{name}: numbers to write as 1234.5, 60 different" in words
+        assert f"{name}: numbers, not as 1234.5, 60 different" in words
     assert "d: names, 9 different" in words
     plain = write(tmp_path / "plain.csv", ["x", "y"], [[f"{n}.125", n % 2] for n in range(60)])
     assert "x: numbers, 60 different" in look.look(plain).words
@@ -872,10 +873,10 @@ def test_table_for_validation_is_held_out(tmp_path: Path) -> None:
     found = look.look(tmp_path)
     assert found.arguments[0] == f"data.source={tmp_path}/*.csv"
     assert found.words[-2:] == ["for validation: validation.csv", "left out, by name: test.csv"]
-    flats(tmp_path / "dev.csv")
+    flats(tmp_path / "eval.csv")
     found = look.look(tmp_path)
     assert found.arguments[0] == f"data.source={tmp_path}/train.csv"
-    assert found.words[-1] == "left out, by name: dev.csv, test.csv, validation.csv"
+    assert found.words[-1] == "left out, by name: eval.csv, test.csv, validation.csv"
 
 
 def test_splits_of_texts_and_conversations_are_said(tmp_path: Path) -> None:
@@ -884,8 +885,10 @@ def test_splits_of_texts_and_conversations_are_said(tmp_path: Path) -> None:
         reviews(tmp_path / f"{name}.csv")
     found = look.look(tmp_path)
     assert found.arguments[0] == f"data.source={tmp_path}"
-    assert found.words[1:] == [
-        "left out, by name: dev.csv, test.csv",
+    assert found.words[1:] == ["for validation: dev.csv", "left out, by name: test.csv"]
+    (tmp_path / "dev.csv").unlink()
+    assert look.look(tmp_path).words[1:] == [
+        "left out, by name: test.csv",
         "for validation files called val.* or validation.* would be read",
     ]
     chats(tmp_path / "chats")
@@ -897,9 +900,9 @@ def test_splits_of_texts_and_conversations_are_said(tmp_path: Path) -> None:
     (tmp_path / "chats/train.jsonl").rename(tmp_path / "chats/train_1.jsonl")
     (tmp_path / "chats/val.jsonl").rename(tmp_path / "chats/train_2.jsonl")
     assert look.look(tmp_path / "chats").words[-1] == "left out, by name: test.jsonl"
-    (tmp_path / "chats/test.jsonl").rename(tmp_path / "chats/dev.jsonl")
+    (tmp_path / "chats/test.jsonl").rename(tmp_path / "chats/eval.jsonl")
     words = look.look(tmp_path / "chats").words
-    assert "move dev.jsonl elsewhere: the program would train on it" in words
+    assert "move eval.jsonl elsewhere: the program would train on it" in words
     tokens(tmp_path / "tokens")
     (tmp_path / "tokens/val.bin").rename(tmp_path / "tokens/test.bin")
     found = look.look(tmp_path / "tokens")
@@ -1020,8 +1023,10 @@ def test_files_that_are_no_images_are_counted(tmp_path: Path) -> None:
     assert (
         "loose.png lies in no class: move it, the program refuses it" in look.look(tmp_path).words
     )
-    images(tmp_path / "split", "train", "test", "dev")
-    assert look.look(tmp_path / "split").words[2:] == ["left out: dev, test"]
+    images(tmp_path / "split", "train", "test", "others")
+    assert look.look(tmp_path / "split").words[2:] == ["left out: others, test"]
+    images(tmp_path / "split", "dev")
+    assert look.look(tmp_path / "split").words[0].endswith("some of them in dev/")
 
 
 def test_files_of_another_kind_are_named(tmp_path: Path) -> None:
@@ -1207,7 +1212,10 @@ def test_cells_that_may_mean_something_else_are_said(tmp_path: Path) -> None:
     assert "city: 'Rome' and 'rome ' are different: write them alike" in words
     rows = [[f"{n % 9 + 1}.{n + 100}", f"{n + 1}E-01", "", "", n / 7] for n in range(300)]
     found = look.look(write(tmp_path / "sums.csv", ["sum", "part", "", "", "price"], rows))
-    assert "sum: 1.100 is read as a fraction: write 1100 if that is meant" in found.words
+    assert (
+        "sum: 1.100 is read as a fraction: if 1100 is meant, set data.numbers=1.234,5"
+        in found.words
+    )
     assert "part: numbers, 300 different" in found.words
     assert found.words[0] == "300 rows, 3 columns"
     assert not any("leave_out" in argument for argument in found.arguments)

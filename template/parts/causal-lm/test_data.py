@@ -221,6 +221,8 @@ PAIR = [{"role": "user", "content": ASKED}, {"role": "assistant", "content": SAI
 LAYOUTS: list[dict[str, Any]] = [
     {"messages": PAIR},
     {"messages": [{"from": "human", "value": ASKED}, {"from": "gpt", "value": SAID_ALONE}]},
+    {"messages": [{"from": "user", "value": ASKED}, {"from": "chatgpt", "value": SAID_ALONE}]},
+    {"messages": [PAIR[0], {"role": "model", "content": SAID_ALONE}]},
     {"prompt": ASKED, "completion": SAID_ALONE},
     {"prompt": PAIR[:1], "completion": PAIR[1:]},
     {"instruction": ASKED, "input": "", "output": SAID_ALONE},
@@ -298,7 +300,7 @@ def test_conversations_that_are_in_both_splits_are_said(tmp_path: Path) -> None:
     """The validation loss of such conversations shows nothing."""
     (folder := tmp_path / "chats").mkdir()
     write(folder / "train.jsonl", CHATS[1:])
-    write(folder / "val.jsonl", [*CHATS[:1], *CHATS[2:4]])
+    write(folder / "dev.jsonl", [*CHATS[:1], *CHATS[2:4]])
     splits, _ = opened(settings(tmp_path, source=str(folder)))
     assert "; 2 of the 3 held out are for training, too" in str(splits.shape)
 

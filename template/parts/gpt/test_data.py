@@ -154,7 +154,13 @@ def test_a_token_too_large_is_found_anywhere(tmp_path: Path, monkeypatch: Any) -
 
 
 @pytest.mark.parametrize(
-    "names", [["train", "val"], ["a_train_000", "a_train_001", "a_val_000"], ["0", "validation"]]
+    "names",
+    [
+        ["train", "val"],
+        ["a_train_000", "a_train_001", "a_val_000"],
+        ["0", "validation"],
+        ["train", "dev"],
+    ],
 )
 def test_files_for_validation_are_known_by_name(tmp_path: Path, names: list[str]) -> None:
     """As nanoGPT has them; files for a test are in neither split."""

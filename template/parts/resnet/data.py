@@ -124,9 +124,11 @@ def prepare(cfg: config.Data) -> None:
             found = shards.find(cfg, folder / PICTURES)
         else:
             found = images.find(Path(cfg.source), cfg.validation, cfg.split_seed)
-        for _ in images.look([*found.train, *found.val], partial(_try, cfg, _root(cfg, folder))):
+        notes = images.Notes(_root(cfg, folder))
+        see = partial(notes.take, partial(_try, cfg, notes.root))
+        for _ in images.look([*found.train, *found.val], see):
             pass  # a damaged image raises ConfigError
-        images.save(found, folder / FILES)
+        images.save(found, notes.words(found), folder / FILES)
 
 
 def _prepare_digits(target: Path) -> None:
@@ -161,7 +163,7 @@ def open_splits(cfg: config.Data) -> Splits:
         return _open_digits(cfg, augment)
     folder = prepared_path(cfg)
     found = images.load(folder / FILES)
-    classes, train, val = found
+    classes, train, val, _ = found
     root = _root(cfg, folder)
     return Splits(
         ImageFiles(root, train, cfg, augment),

@@ -8,6 +8,7 @@ class Data:
     categories: list[str]
     leave_out: list[str]
     gaps: list[str]
+    numbers: Literal["plain", "1,234.5", "1.234,5"]
     groups: str
     folder: str
     validation: settings.Fraction

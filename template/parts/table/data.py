@@ -88,7 +88,7 @@ def prepared_path(cfg: config.Data) -> Path:
     """The place of the tensors; another file, setting or program that reads has another."""
     stats = [(str(path), path.stat()) for path in _files(cfg)]
     versions = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats]
-    columns = (cfg.target, cfg.categories, cfg.leave_out, cfg.gaps, cfg.groups)
+    columns = (cfg.target, cfg.categories, cfg.leave_out, cfg.gaps, cfg.numbers, cfg.groups)
     chosen = (*columns, cfg.task, cfg.validation, cfg.split_seed)
     program = Path(__file__).with_name("columns.py").read_bytes()
     key = repr((program, version("pyarrow"), cfg.source, chosen, versions))

@@ -338,12 +338,12 @@ def test_folders_called_val_are_held_out(tmp_path: Path) -> None:
 
 def test_groups_in_files_of_both_splits_are_refused(tmp_path: Path) -> None:
     """They were to be held out together."""
-    for name, owner in (("train", "ada"), ("val", "bob")):
+    for name, owner in (("train", "ada"), ("dev", "bob")):
         write(tmp_path / f"{name}.csv", flats() | {"owner": [owner] * ROWS})
     assert len(prepared(tmp_path, tmp_path / "*.csv", "data.groups=owner").val) == ROWS
-    write(tmp_path / "val.csv", flats() | {"owner": ["bob"] * (ROWS - 1) + ["ada"]})
+    write(tmp_path / "dev.csv", flats() | {"owner": ["bob"] * (ROWS - 1) + ["ada"]})
     said = refusal(tmp_path, tmp_path / "*.csv", "data.groups=owner")
-    assert f"rows of 'ada' are in {tmp_path / 'val.csv'}" in said
+    assert f"rows of 'ada' are in {tmp_path / 'dev.csv'}" in said
 
 
 def test_edited_files_and_other_settings_are_prepared_anew(
@@ -539,6 +539,78 @@ def test_points_between_thousands_are_refused(tmp_path: Path) -> None:
             assert "flats.csv, row 1: column 'size' is '1.100', and cells without" in said
         else:
             prepared(tmp_path, tmp_path / "flats.csv", "data.leave_out=[]")
+
+
+WRITTEN: dict[str, dict[str, float]] = {
+    "1,234.5": {
+        "$1,234.50": 1234.5,
+        "-7": -7,
+        "(4.5)": -4.5,
+        "5.5-": -5.5,
+        "12,34,567": 1234567,
+        "7.5 %": 7.5,
+        "CHF 12.30": 12.3,
+        "1\u2019234": 1234,
+        "\u2212.5": -0.5,
+        "1.5e-3": 0.0015,
+    },
+    "1.234,5": {
+        "1.234,50": 1234.5,
+        "12,5 \u20ac": 12.5,
+        "12.345": 12345,
+        "-3,5": -3.5,
+        "1.234.567": 1234567,
+        "1 234,5": 1234.5,
+        "7": 7,
+        ",25": 0.25,
+    },
+}
+
+
+@pytest.mark.parametrize("name", ["flats.csv", "flats.parquet"])
+@pytest.mark.parametrize("numbers", WRITTEN)
+def test_numbers_are_read_as_they_are_written(numbers: str, name: str, tmp_path: Path) -> None:
+    """What data.numbers names; in a column that all of its cells are of."""
+    cells = [*WRITTEN[numbers]] * 4
+    known = torch.tensor([*WRITTEN[numbers].values()] * 4, dtype=torch.float64)
+    path = write(tmp_path / name, {"size": cells, "rent": [*map(float, range(len(cells)))]})
+    more = (f"data.numbers={numbers}", "data.leave_out=[]")
+    cfg = settings(tmp_path, path, *more)
+    read = columns.read(cfg, [path]).columns["size"]
+    assert torch.tensor(read.to_numpy()).equal(known)
+    assert prepared(tmp_path, path, *more).shape.numbers == 1
+    write(path, {"size": ["1.2.3", *cells[1:]], "rent": [*map(float, range(len(cells)))]})
+    assert "row 1: column 'size' is '1.2.3', but most" in refusal(tmp_path, path, *more)
+
+
+def test_points_that_may_stand_between_thousands_are_said(tmp_path: Path) -> None:
+    """Where all cells are such as 12.345, only the user knows."""
+    rows = [f"{n + 0.5},{n % 90 + 1}.{n * 7 % 1000:03}" for n in range(ROWS)]
+    (tmp_path / "flats.csv").write_text("\n".join(["rent,size", *rows]))
+    more = ("data.leave_out=[]",)
+    words = prepared(tmp_path, tmp_path / "flats.csv", *more).shape.words
+    assert "size is read with decimals: if 1.000 is 1000, set data.numbers=1.234,5" in words
+    (tmp_path / "flats.csv").write_text("\n".join(["rent,size", *rows]).replace(".5,", ","))
+    cfg = settings(tmp_path, tmp_path / "flats.csv", *more, "data.numbers=1.234,5")
+    read = columns.read(cfg, [tmp_path / "flats.csv"])
+    assert read.columns["size"].to_pylist()[:2] == [1000.0, 2007.0]
+    assert not read.doubts
+
+
+def test_numbers_that_a_spreadsheet_cut_are_said(tmp_path: Path) -> None:
+    rows = [f"{n + 0.5},{1 + n % 9}.23E+15" for n in range(ROWS)]
+    (tmp_path / "flats.csv").write_text("\n".join(["rent,order", *rows]))
+    words = prepared(tmp_path, tmp_path / "flats.csv", "data.leave_out=[]").shape.words
+    assert "order has lost digits: 1.23E+15 is how a spreadsheet writes" in words
+
+
+@pytest.mark.parametrize("often", [2, 5])
+def test_limits_are_no_numbers(often: int, tmp_path: Path) -> None:
+    """What lies below the limit of a measurement would be a name, or the whole column names."""
+    cells = ["<0.84" if n % often else f"{n}.5" for n in range(ROWS)]
+    path = write(tmp_path / "flats.csv", flats() | {"size": cells})
+    assert "row 2: column 'size' is '<0.84', a limit among numbers" in refusal(tmp_path, path)
+    assert prepared(tmp_path, path, 'data.gaps=["<0.84"]').shape.numbers == 4
 
 
 def test_empty_columns_without_a_name_are_passed_over(tmp_path: Path) -> None:

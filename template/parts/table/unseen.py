@@ -16,7 +16,7 @@ KIND = "CSV or Parquet files"
 
 def read(files: Sequence[Path], run: trained.Trained) -> tuple[data.Table, Any]:
     """The rows as the model takes them, and as the files have them."""
-    table, whole = columns.read_new(files, run.shape.columns, run.cfg.data.gaps)
+    table, whole = columns.read_new(files, run.shape.columns, run.cfg.data)
     nothing = torch.full((len(whole),), data.IGNORE)
     rows = data.Batch(*columns.apply(table, run.shape.columns), nothing)
     return data.Table(rows), whole

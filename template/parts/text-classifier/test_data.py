@@ -12,11 +12,12 @@ import pytest
 import torch
 import transformers
 from pyarrow import parquet
+from torch import Tensor
 
 import config
 import data
 import model
-from support import common, hub
+from support import common, hub, processes
 
 FAULTY = "/proc/self/mem"  # its first bytes cannot be read
 ROWS = [(f'He said "good, {word}"\nand left.', "yes") for word in ("one", "two", "three", "four")]
@@ -236,14 +237,20 @@ def test_long_texts_are_read(tmp_path: Path) -> None:
     assert len(rows[-1]["text"]) == 200_000
 
 
+def prepare_few(folder: Path) -> tuple[Tensor, Tensor]:
+    """Few docstrings; returns tokens for training and targets for validation."""
+    folder.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(data, "TOPICS", {"mail": "mailbox smtplib", "numbers": "fractions random"})
+        data.prepare(cfg := settings(folder))
+    splits = data.open_splits(cfg)
+    return splits.train.inputs, splits.val.targets
+
+
 def test_preparation_repeats(tmp_path: Path) -> None:
     """Each node prepares for itself, so tokenizer and tokens must come out alike."""
-    before = data.open_splits(common.settings(tmp_path).data)
-    cfg = settings(tmp_path)
-    data.prepare(cfg)
-    after = data.open_splits(cfg)
-    assert torch.equal(before.train.inputs, after.train.inputs)
-    assert torch.equal(before.val.targets, after.val.targets)
+    (there,) = processes.run(1, prepare_few, tmp_path / "there")  # its sets have another order
+    torch.testing.assert_close(there, prepare_few(tmp_path / "here"), rtol=0, atol=0)
 
 
 def test_padding_changes_nothing(tmp_path: Path) -> None:

@@ -164,7 +164,7 @@ def open_splits(cfg: config.Data) -> Splits:
     about["weights"] = find_network(cfg, about["weights"])
     found = images.load(folder / FILES)
     shape = Shape(**about, doubts=images.doubts(found))
-    _, train, val = found
+    _, train, val, _ = found
     augment = Augment(cfg.crop, cfg.flip, cfg.jitter)
     root = _root(cfg, folder)
     chosen = Images(root, train, shape.size, augment)
@@ -209,11 +209,12 @@ def _prepare(cfg: config.Data, folder: Path) -> None:
     else:
         found = images.find(_root(cfg, folder), cfg.validation, cfg.split_seed)
     size, colours = read_processor(Path(weights)) if weights else (cfg.image_size, None)
-    measured = measure(_root(cfg, folder), found, size)  # in any case: all images are looked at
+    notes = images.Notes(_root(cfg, folder))
+    measured = measure(notes, found, size)  # in any case: all images are looked at
     about = {"size": size, "weights": weights, "labels": found.classes}
     about |= (colours or measured)._asdict()
     (folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
-    images.save(found, folder / FILES)
+    images.save(found, notes.words(found), folder / FILES)
 
 
 def _root(cfg: config.Data, prepared: Path) -> Path:
@@ -244,13 +245,13 @@ class Colours(NamedTuple):
     deviation: list[float]
 
 
-def measure(root: Path, found: images.Found, size: int) -> Colours:
+def measure(notes: images.Notes, found: images.Found, size: int) -> Colours:
     """The colours of the training images, as an evaluation sees them.
 
     The images of both splits are decoded. Raises ConfigError with the place of a damaged one.
     """
     sums = torch.zeros(2, 3, dtype=torch.int64)
-    see = partial(_sums, root, size)
+    see = partial(notes.take, partial(_sums, notes.root, size))
     for number, seen in enumerate(images.look([*found.train, *found.val], see)):
         if number < len(found.train):
             sums += seen

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import struct
 import threading
 from collections.abc import Iterator
@@ -185,7 +186,7 @@ def test_links_are_followed(tmp_path: Path) -> None:
     assert len(train) + len(val) == 6 + 3 + 3
 
 
-@pytest.mark.parametrize("val", ["val", "valid", "validation"])
+@pytest.mark.parametrize("val", ["val", "valid", "validation", "dev"])
 def test_folders_of_splits(val: str, tmp_path: Path) -> None:
     """train/ and val/ are taken as they are; files of other programs are no images."""
     draw(tmp_path / "images" / "train", 3)
@@ -198,7 +199,7 @@ def test_folders_of_splits(val: str, tmp_path: Path) -> None:
     splits = data.open_splits(cfg)
     assert sorted(colours(splits.train)) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert sorted(colours(splits.val)) == [0, 1, 2]
-    assert "held out" not in str(splits.shape)
+    assert "no image held out" not in str(splits.shape)
 
 
 # {% include "parts/prepare/test_held_out.py" %}
@@ -665,3 +666,39 @@ def test_network_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     copy.rename(tmp_path / "elsewhere")
     with pytest.raises(config.ConfigError, match="the pretrained network is gone"):
         data.open_splits(cfg)
+
+
+def test_what_is_noted_of_images_is_said(tmp_path: Path) -> None:
+    """Copies in both splits and in two classes, classes that look alike, and other files."""
+    for part in ("train", "dev"):
+        draw(tmp_path / part, 3)
+    shutil.copytree(tmp_path / "train" / "red", tmp_path / "train" / "RED")
+    (tmp_path / "train" / "red" / "a.heic").touch()
+    (tmp_path / "train" / "red" / "Thumbs.db").touch()
+    cfg = settings(tmp_path, source=str(tmp_path))
+    data.prepare(cfg)
+    said = str(data.open_splits(cfg).shape)
+    assert "RED and red are different classes" in said
+    assert "; 9 of the 9 held out are for training, too; 3 images are in several classes" in said
+    assert "; 8 files are not read, by their endings, such as a.heic" in said
+
+
+def test_pixels_of_12_bits_are_said(tmp_path: Path) -> None:
+    """Of 16 bits they are hardly told from black."""
+    for bits, told in ((12, True), (16, False)):
+        for name in ("day", "night"):
+            (tmp_path / str(bits) / name).mkdir(parents=True)
+            for number in range(3):
+                image = Image.new("I;16", (16, 16))
+                image.putpixel((number, 0), 2**bits - 1)
+                image.save(tmp_path / str(bits) / name / f"{number}.png")
+        cfg = settings(tmp_path, source=str(tmp_path / str(bits)))
+        data.prepare(cfg)
+        assert ("6 images of 16 bits is above 4,095" in str(data.open_splits(cfg).shape)) == told
+
+
+def test_links_that_lead_nowhere_are_named(tmp_path: Path) -> None:
+    draw(tmp_path / "images", 2)
+    (tmp_path / "images" / "red" / "9.png").symlink_to(tmp_path / "gone.png")
+    with pytest.raises(config.ConfigError, match=r"9\.png cannot be read: No such file"):
+        data.prepare(settings(tmp_path, source=str(tmp_path / "images")))
