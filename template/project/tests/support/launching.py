@@ -31,6 +31,8 @@ exec {python} -ISc '
 import os, signal, subprocess, sys, time
 
 def stop(number, frame):
+    for name in "{signals}".split():
+        signal.signal(signal.Signals[name], signal.SIG_IGN)
     subprocess.run(["told"])
     with open(os.path.join(os.environ["{folder}"], "END"), "w") as file:
         file.write("SystemExit: {code} in rank")
