@@ -1,6 +1,7 @@
 """How runs end that were started in other ways than by a launch file: exit codes and words."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -60,6 +61,23 @@ def start(
         text=True,
         process_group=0,
     )
+
+
+@pytest.mark.skipif(
+    os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may write everywhere"
+)
+def test_folder_without_permission_is_one_line(project: Path) -> None:
+    """A project that somebody else has installed: data and runs have to go elsewhere."""
+    kept = "-dac_override,-dac_read_search"  # what lets root write everywhere
+    as_user = ["setpriv", f"--bounding-set={kept}", f"--inh-caps={kept}"] * (os.geteuid() == 0)
+    project.chmod(0o555)
+    (elsewhere := project.with_name("elsewhere")).mkdir(exist_ok=True)
+    for options, folder in (([], "data"), ([f"data.folder={elsewhere}"], "runs")):
+        command = [*as_user, sys.executable, "-B", "train.py", "train.max_steps=1", *options]
+        done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+        assert done.stderr.splitlines() == [f"error: [Errno 13] Permission denied: '{folder}'"]
+        assert done.returncode == 2
+    project.chmod(0o755)
 
 
 @pytest.mark.parametrize("late", ["no rank", "rank 0", "rank 1"])
