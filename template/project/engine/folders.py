@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -103,8 +104,15 @@ class _Properties(TensorProperties):
         set_state(state[:5])
 
 
+def _member(kind: type[Enum], name: str) -> Enum:
+    """Of an enumeration, which Python before 3.11.4 writes as a call of `getattr`."""
+    return kind[name]
+
+
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("builtins", "getattr"):
+            return _member  # not the function itself, by which code would be in reach
         if (module, name) not in PLAIN:
             raise pickle.UnpicklingError(f"{CONTENTS} names {module}.{name}, which is not read")
         return _Properties if name == "TensorProperties" else super().find_class(module, name)

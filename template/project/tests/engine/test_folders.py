@@ -8,6 +8,7 @@ import resource
 import shutil
 import signal
 import sys
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -231,14 +232,32 @@ def test_list_of_shares_runs_no_code(trained: Path, tmp_path: Path) -> None:
     """Whoever wrote the folder: only plain values are read from it."""
 
     class Code:
+        def __init__(self, *call: Any) -> None:
+            self.call = call
+
         def __reduce__(self) -> Any:
-            return Path.touch, (tmp_path / "run",)
+            return self.call
 
     shutil.copytree(trained / "run" / checkpoint.FOLDER / NEWEST, path := tmp_path / NEWEST)
-    (path / folders.CONTENTS).write_bytes(pickle.dumps(Code()))
-    with pytest.raises(config.ConfigError, match="which is not read"):
-        folders.whole(path)
+    reach = Code(getattr, (TensorProperties, "__init__"))
+    for code in (Code(Path.touch, (tmp_path / "run",)), reach):
+        (path / folders.CONTENTS).write_bytes(pickle.dumps(code))
+        with pytest.raises(config.ConfigError, match=r"which is not read|not subscriptable"):
+            folders.whole(path)
     assert not (tmp_path / "run").exists()
+
+
+def test_list_of_an_older_python_is_read(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before 3.11.4, members of enumerations are written in another way: Debian 12 has 3.11.2."""
+    shutil.copytree(trained / "run" / checkpoint.FOLDER / NEWEST, path := tmp_path / NEWEST)
+    expected = folders.whole(path)["model"]
+    listed = pickle.loads((path / folders.CONTENTS).read_bytes())
+    monkeypatch.setattr(Enum, "__reduce_ex__", lambda one, _: (getattr, (type(one), one.name)))
+    (path / folders.CONTENTS).write_bytes(pickle.dumps(listed))
+    monkeypatch.undo()
+    assert_close(folders.whole(path)["model"], expected, rtol=0, atol=0)
 
 
 def test_list_of_a_newer_torch_is_read(
