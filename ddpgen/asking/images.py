@@ -12,7 +12,7 @@ from ddpgen.errors import DdpgenError, show
 ENDINGS = {".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 VALIDATION = ("val", "valid", "validation", "dev")  # folders of images that are held out
 SPLITS = ("train", "training", "test", "testing", *VALIDATION)  # names of splits, and of no class
-PLUGINS = (".heic", ".heif", ".avif")  # images, which Pillow reads not, or not in all versions
+PLUGINS = (".heic", ".heif", ".avif")  # images that not every Pillow reads
 HIDDEN = (".", "__", "@eaDir")  # how names begin that programs keep for themselves
 SYSTEM = {"Thumbs.db", "desktop.ini"}  # files that a system writes beside images
 MOST_CLASSES = 10  # that are named

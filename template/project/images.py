@@ -308,7 +308,7 @@ class Notes:
                 f"{shown} cannot be read: {error.strerror}: remove the file, or let it be read"
             ) from error
         seen = see(place)  # a damaged image raises ConfigError
-        self.digests[place] = hashlib.blake2b(content, digest_size=16).digest()
+        self.digests[place] = hashlib.sha256(content).digest()
         with Image.open(io.BytesIO(content)) as image:
             if image.mode in WIDE:
                 highest: Any = image.getextrema()[1]

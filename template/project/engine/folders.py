@@ -105,7 +105,7 @@ class _Properties(TensorProperties):
 
 
 def _member(kind: type[Enum], name: str) -> Enum:
-    """Of an enumeration, which Python before 3.11.4 writes as a call of `getattr`."""
+    """A member of an enumeration; Python before 3.11.4 writes members as calls of `getattr`."""
     return kind[name]
 
 

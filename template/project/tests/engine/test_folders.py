@@ -247,27 +247,24 @@ def test_list_of_shares_runs_no_code(trained: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_list_of_an_older_python_is_read(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+get_state: Any = TensorProperties.__getstate__
+WRITERS: dict[str, tuple[type, str, Any]] = {
+    # Torch 2.15 says one thing more of each tensor.
+    "a newer torch": (TensorProperties, "__getstate__", lambda p: (*get_state(p)[:5], (1,))),
+    # Members of enumerations are written in another way before 3.11.4. Debian 12 has 3.11.2.
+    "an older Python": (Enum, "__reduce_ex__", lambda m, _: (getattr, (type(m), m.name))),
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_list_of_other_versions_is_read(
+    writer: str, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before 3.11.4, members of enumerations are written in another way: Debian 12 has 3.11.2."""
+    """Whoever goes on in another environment keeps the run."""
     shutil.copytree(trained / "run" / checkpoint.FOLDER / NEWEST, path := tmp_path / NEWEST)
     expected = folders.whole(path)["model"]
     listed = pickle.loads((path / folders.CONTENTS).read_bytes())
-    monkeypatch.setattr(Enum, "__reduce_ex__", lambda one, _: (getattr, (type(one), one.name)))
+    monkeypatch.setattr(*WRITERS[writer])
     (path / folders.CONTENTS).write_bytes(pickle.dumps(listed))
     monkeypatch.undo()
-    assert_close(folders.whole(path)["model"], expected, rtol=0, atol=0)
-
-
-def test_list_of_a_newer_torch_is_read(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Torch 2.15 says one thing more of each tensor; who goes back to an older torch goes on."""
-    shutil.copytree(trained / "run" / checkpoint.FOLDER / NEWEST, path := tmp_path / NEWEST)
-    expected = folders.whole(path)["model"]
-    listed = pickle.loads((path / folders.CONTENTS).read_bytes())
-    state: Any = TensorProperties.__getstate__
-    monkeypatch.setattr(TensorProperties, "__getstate__", lambda of: (*state(of)[:5], (1,)))
-    (path / folders.CONTENTS).write_bytes(pickle.dumps(listed))
     assert_close(folders.whole(path)["model"], expected, rtol=0, atol=0)
