@@ -52,7 +52,7 @@ SESSION = """\
     dist.destroy_process_group()
 """
 LOCK = """\
-    with filelock.FileLock(folder / ".lock"):
+    with filelock.FileLock(settings.folder("data.folder", cfg.folder) / ".lock"):
         data.prepare(cfg)
 """
 WRAPPED = "    network = distributed.wrap(model.build(cfg.model, shape), process, cfg)\n"

@@ -218,11 +218,13 @@ MUTATIONS = [
         "        text = os.environ.setdefault(name, value)\n",
         "        text = os.environ[name] = value\n"),
     Mutation("D13", "no lock", "mlp", "engine/loading.py",
-        '    with filelock.FileLock(folder / ".lock"):\n        data.prepare(cfg)',
+        '    with filelock.FileLock(settings.folder("data.folder", cfg.folder) / ".lock"):\n'
+        "        data.prepare(cfg)",
         "    data.prepare(cfg)",
         check="K1"),
     Mutation("D13", "rank 0 by a group that is not there yet", "gpt", "engine/loading.py",
-        '    with filelock.FileLock(folder / ".lock"):\n        data.prepare(cfg)',
+        '    with filelock.FileLock(settings.folder("data.folder", cfg.folder) / ".lock"):\n'
+        "        data.prepare(cfg)",
         "    if not dist.is_initialized() or dist.get_rank() == 0:\n        data.prepare(cfg)"),
     Mutation("D14", "prepared inside the process group", "mlp", "train.py",
         "    with distributed.session(cfg.ddp) as process:\n",
@@ -240,9 +242,11 @@ MUTATIONS = [
     # --- data ---
     Mutation("D14", "one rank of a node prepares, the others are in the process group already",
         "mlp", "engine/loading.py",
-        '    with filelock.FileLock(folder / ".lock"):\n        data.prepare(cfg)\n',
+        '    with filelock.FileLock(settings.folder("data.folder", cfg.folder) / ".lock"):\n'
+        "        data.prepare(cfg)\n",
         '    if __import__("os").environ.get("LOCAL_RANK", "0") == "0":\n'
-        '        with filelock.FileLock(folder / ".lock"):\n            data.prepare(cfg)\n',
+        '        with filelock.FileLock(settings.folder("data.folder", cfg.folder) / ".lock"):\n'
+        "            data.prepare(cfg)\n",
         check="how long it takes is not in the source; it returns at once where data is prepared"),
     Mutation("S1", "every rank is rank 0 of one", "mlp", "engine/loading.py",
         "split, process.world_size, process.rank, shuffle=shuffle", "split, 1, 0, shuffle=shuffle"),

@@ -48,7 +48,7 @@ def main(argv=None):
 
 
 def start(
-    project: Path, *overrides: str, python: str | Path = sys.executable
+    project: Path, *overrides: str, python: str | Path = sys.executable, **variables: str
 ) -> subprocess.Popen[str]:
     """Two ranks in a process group of their own, which hears of Ctrl-C as from a terminal."""
     # A shell has told the tests to ignore Ctrl-C where they run in the background.
@@ -56,6 +56,7 @@ def start(
     return subprocess.Popen(
         [*command, "train.py", "--processes", "2", *overrides],
         cwd=project,
+        env=os.environ | variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -72,12 +73,43 @@ def test_folder_without_permission_is_one_line(project: Path) -> None:
     as_user = ["setpriv", f"--bounding-set={kept}", f"--inh-caps={kept}"] * (os.geteuid() == 0)
     project.chmod(0o555)
     (elsewhere := project.with_name("elsewhere")).mkdir(exist_ok=True)
-    for options, folder in (([], "data"), ([f"data.folder={elsewhere}"], "runs")):
+    for options, folder in (([], "data"), ([f"data.folder={elsewhere}"], "run")):
         command = [*as_user, sys.executable, "-B", "train.py", "train.max_steps=1", *options]
         done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
-        assert done.stderr.splitlines() == [f"error: [Errno 13] Permission denied: '{folder}'"]
+        path = "data" if folder == "data" else "runs"
+        words = f"error: {folder}.folder: cannot make {path}: Permission denied"
+        assert done.stderr.splitlines() == [words]
         assert done.returncode == 2
     project.chmod(0o755)
+
+
+FOLDERS = {
+    "data.folder={file}": "data.folder: cannot make {file}: File exists",
+    "data.folder={file}/data": "data.folder: cannot make {file}/data: Not a directory",
+    "run.folder={file}": "run.folder: cannot make {file}: File exists",
+    "run.folder=/proc/sys": "run.folder: /proc/sys may not be written",  # not by root either
+}
+
+
+@pytest.mark.parametrize("override", FOLDERS)
+def test_folder_that_cannot_be_is_one_line(
+    override: str, project: Path, tmp_path: Path, forked: Path
+) -> None:
+    """A path that is a file, or a file system that takes no files: named by the config's key."""
+    (file := tmp_path / "file").touch()
+    said = start(project, override.format(file=file), python=forked / "python").communicate()[1]
+    assert said.splitlines() == ["error: " + FOLDERS[override].format(file=file)]
+
+
+def test_paths_may_begin_with_variables(project: Path, tmp_path: Path, forked: Path) -> None:
+    """As on clusters, whose places for large files differ: they are read on the machine itself."""
+    overrides = ["run.folder=${SCRATCH}/runs", "data.folder=~/data", "run.name=$UNSET"]
+    places = {"SCRATCH": str(tmp_path), "HOME": str(tmp_path)}
+    process = start(project, "train.max_steps=1", *overrides, python=forked / "python", **places)
+    said = process.communicate(timeout=300)[1]
+    assert process.returncode == 0, said
+    assert (tmp_path / "runs/$UNSET/config.toml").exists(), "a name that no variable has stays"
+    assert any((tmp_path / "data").iterdir())
 
 
 @pytest.mark.parametrize("late", ["no rank", "rank 0", "rank 1"])

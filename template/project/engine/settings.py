@@ -4,6 +4,7 @@ import dataclasses
 import difflib
 import json
 import math
+import os
 import tomllib
 import types
 import typing
@@ -39,11 +40,21 @@ def load(kind: type[Settings], paths: Sequence[Path], overrides: Sequence[str] =
     tables: dict[str, Any] = {}
     for path in paths:
         for section, table in _read(path).items():
-            known = tables.get(section, {})
-            tables[section] = known | table if isinstance(table, dict) else table
+            tables[section] = tables.get(section, {}) | table if isinstance(table, dict) else table
     for override in overrides:
         _apply(kind, tables, override)
     return typing.cast(Settings, _build(kind, tables, ""))
+
+
+def folder(key: str, path: str | Path) -> Path:
+    """Make the folder that a key of the config names; a ConfigError says where that cannot be."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{key}: cannot make {path}: {error.strerror}") from error
+    if not os.access(path, os.W_OK):
+        raise ConfigError(f"{key}: {path} may not be written")
+    return Path(path)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -71,9 +82,7 @@ def flat(settings: Any) -> dict[str, Any]:
 
 def _toml(value: Any) -> str:
     """JSON writes texts, numbers, booleans and lists as TOML does, but not an infinite number."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return json.dumps(value, ensure_ascii=False)
+    return str(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
 
 
 def _apply(kind: type, tables: dict[str, Any], override: str) -> None:
@@ -119,7 +128,9 @@ def _build(kind: Any, value: Any, where: str) -> Any:
         return float(value)
     if type(value) is not kind:  # not isinstance: true is an int in Python, but not in a config
         raise ConfigError(f"{where} = {value!r} must be of type {kind.__name__}")
-    return str(Path(value).expanduser()) if kind is str and value[:2] == "~/" else value
+    if kind is str:
+        value = os.path.expandvars(f"$HOME{value[1:]}" if value[:2] == "~/" else value)
+    return value
 
 
 def _build_section(kind: Any, table: Any, where: str) -> Any:
@@ -131,7 +142,6 @@ def _build_section(kind: Any, table: Any, where: str) -> Any:
         if key not in hints:
             near = difflib.get_close_matches(key, hints, n=1, cutoff=0)
             raise ConfigError(f"unknown key {prefix}{key}: did you mean {prefix}{near[0]}?")
-    missing = [prefix + key for key in hints if key not in table]
-    if missing:
+    if missing := [prefix + key for key in hints if key not in table]:
         raise ConfigError(f"missing from the config: {', '.join(missing)}")
     return kind(**{key: _build(hint, table[key], prefix + key) for key, hint in hints.items()})
