@@ -265,7 +265,7 @@ def quartiles(values: Sequence[float]) -> list[float]:
 def owning(times: Times) -> str:
     """Whole runs of pytest, one after the other."""
     rows = [[name, f"{max(values):.0f} s"] for name, values in times.items()]
-    return table(["project", "`pytest`"], rows)
+    return table(["project", "`pytest`, or as its README says `pytest -n 2`"], rows)
 
 
 def draw(kind: str, device: figures.Device, folder: Path) -> None:

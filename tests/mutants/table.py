@@ -227,8 +227,9 @@ MUTATIONS = [
         "        data.prepare(cfg)",
         "    if not dist.is_initialized() or dist.get_rank() == 0:\n        data.prepare(cfg)"),
     Mutation("D14", "prepared inside the process group", "mlp", "train.py",
-        "    with distributed.session(cfg.ddp) as process:\n",
-        "    with distributed.session(cfg.ddp) as process:\n        data.prepare(cfg.data)\n",
+        "        with distributed.session(cfg.ddp) as process:\n",
+        "        with distributed.session(cfg.ddp) as process:\n"
+        "            data.prepare(cfg.data)\n",
         check="how long it takes is not in the source; it returns at once where data is prepared"),
     Mutation("D14", "prepared inside a process group of its own", "gpt", "train.py",
         "    loading.prepare(cfg.data)\n",

@@ -66,10 +66,12 @@ def test_without_mistakes_nothing_is_seen(
 
 
 def test_patches_fit_their_projects() -> None:
-    """Each is found exactly once, so that a change of the template cannot make it void."""
+    """Each is found exactly once, and leaves a program: no change of the template makes it void."""
     for mutation in MUTATIONS:
         text = template.text(mutation.path, BASES[mutation.base]) or ""
         assert text.count(mutation.old) == 1, f"{mutation.pitfall}: {mutation.mistake}"
+        if mutation.path.endswith(".py"):
+            compile(text.replace(mutation.old, mutation.new), mutation.mistake, "exec")
 
 
 def test_every_row_that_promises_a_test_has_mistakes() -> None:

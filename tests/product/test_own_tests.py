@@ -60,16 +60,26 @@ def run(answers: Answers, project: Path, forked: Path, pattern: str = "tests") -
     shutil.rmtree(project)
 
 
-def test_default_project_passes_in_a_new_python(tmp_path: Path) -> None:
+# The tests of a larger project are shared out over two processes, as its README says.
+AS_TOLD: dict[str, tuple[Answers, list[str]]] = {
+    "pytest": ({}, []),
+    "pytest -n 2": ({"tools": ["memory"]}, ["-n", "2"]),
+}
+
+
+@pytest.mark.parametrize("told", AS_TOLD)
+def test_project_passes_in_a_new_python(told: str, tmp_path: Path) -> None:
     """As users start the tests; the others are forked from a process that has imported torch.
 
     Nothing stays in the folder for temporary files but what pytest and torchrun leave there.
     """
     project = tmp_path / "project"
-    render({}, project)
+    answers, options = AS_TOLD[told]
+    render(answers, project)
+    assert f"$ {told} " in (project / "README.md").read_text()
     with tempfile.TemporaryDirectory() as temporary:
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q"],
+            [sys.executable, "-m", "pytest", "-q", *options],
             cwd=project,
             env={**os.environ, **ONE_THREAD, "TMPDIR": temporary},
             capture_output=True,
