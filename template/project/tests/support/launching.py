@@ -70,6 +70,18 @@ exec "$@"
 """
 
 
+STARTED: list[subprocess.Popen[bytes]] = []  # by all stages of a test
+
+
+def end_all() -> None:
+    """End what still runs of all that stages have started."""
+    while STARTED:
+        process = STARTED.pop()
+        with contextlib.suppress(ProcessLookupError):  # all of it has ended
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
 @dataclass(frozen=True)
 class Call:
     """The arguments of a command's call."""
@@ -135,14 +147,8 @@ class Stage:
                 start_new_session=True,
             )
         self.started.append(process)
+        STARTED.append(process)
         return process
-
-    def end(self) -> None:
-        """End what still runs of all that was started."""
-        for process in self.started:
-            with contextlib.suppress(ProcessLookupError):  # all of it has ended
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
 
     def has_ended(self) -> bool:
         """Whether nothing of what was started last goes on, after ten seconds at most."""
