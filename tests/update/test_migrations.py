@@ -203,7 +203,7 @@ def old(lab: Lab, tmp_path: Path) -> Path:
         "import common\n\ndef test_mine() -> None:\n    assert common.SMALL\n"
     )
     path = project / "loading.py"
-    path.write_text(path.read_text().replace("import islice\n", "import islice\nMINE = 1\n"))
+    path.write_text(path.read_text().replace("import hashlib\n", "import hashlib\nMINE = 1\n"))
     return project
 
 
