@@ -66,7 +66,7 @@ def test_without_mistakes_nothing_is_seen(
 
 
 def test_patches_fit_their_projects() -> None:
-    """Each is found exactly once, and leaves a program: no change of the template makes it void."""
+    """Each text is there exactly once, and each mistake is valid Python where the file is."""
     for mutation in MUTATIONS:
         text = template.text(mutation.path, BASES[mutation.base]) or ""
         assert text.count(mutation.old) == 1, f"{mutation.pitfall}: {mutation.mistake}"

@@ -73,12 +73,13 @@ def test_folder_without_permission_is_one_line(project: Path) -> None:
     as_user = ["setpriv", f"--bounding-set={kept}", f"--inh-caps={kept}"] * (os.geteuid() == 0)
     project.chmod(0o555)
     (elsewhere := project.with_name("elsewhere")).mkdir(exist_ok=True)
-    for options, folder in (([], "data"), ([f"data.folder={elsewhere}"], "run")):
+    for options, words in (
+        ([], "data.folder: cannot make data"),
+        ([f"data.folder={elsewhere}"], "run.folder: cannot make runs"),
+    ):
         command = [*as_user, sys.executable, "-B", "train.py", "train.max_steps=1", *options]
         done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
-        path = "data" if folder == "data" else "runs"
-        words = f"error: {folder}.folder: cannot make {path}: Permission denied"
-        assert done.stderr.splitlines() == [words]
+        assert done.stderr.splitlines() == [f"error: {words}: Permission denied"]
         assert done.returncode == 2
     project.chmod(0o755)
 
@@ -88,6 +89,8 @@ FOLDERS = {
     "data.folder={file}/data": "data.folder: cannot make {file}/data: Not a directory",
     "run.folder={file}": "run.folder: cannot make {file}: File exists",
     "run.folder=/proc/sys": "run.folder: /proc/sys may not be written",  # not by root either
+    "data.folder=$UNSET/data": "data.folder = $UNSET/data names a variable that is not set",
+    "run.folder=$UNSET": "run.folder = $UNSET names a variable that is not set",
 }
 
 
@@ -95,7 +98,7 @@ FOLDERS = {
 def test_folder_that_cannot_be_is_one_line(
     override: str, project: Path, tmp_path: Path, forked: Path
 ) -> None:
-    """A path that is a file, or a file system that takes no files: named by the config's key."""
+    """A file, a file system that takes no files, a variable that is not set: the key is named."""
     (file := tmp_path / "file").touch()
     said = start(project, override.format(file=file), python=forked / "python").communicate()[1]
     assert said.splitlines() == ["error: " + FOLDERS[override].format(file=file)]
@@ -103,13 +106,27 @@ def test_folder_that_cannot_be_is_one_line(
 
 def test_paths_may_begin_with_variables(project: Path, tmp_path: Path, forked: Path) -> None:
     """As on clusters, whose places for large files differ: they are read on the machine itself."""
-    overrides = ["run.folder=${SCRATCH}/runs", "data.folder=~/data", "run.name=$UNSET"]
+    overrides = ["run.folder=${SCRATCH}/runs", "data.folder=~/data", "run.name=run"]
     places = {"SCRATCH": str(tmp_path), "HOME": str(tmp_path)}
     process = start(project, "train.max_steps=1", *overrides, python=forked / "python", **places)
     said = process.communicate(timeout=300)[1]
     assert process.returncode == 0, said
-    assert (tmp_path / "runs/$UNSET/config.toml").exists(), "a name that no variable has stays"
+    assert (tmp_path / "runs" / "run" / "config.toml").exists()
     assert any((tmp_path / "data").iterdir())
+
+
+def test_run_without_checkpoints_overwrites_none(tmp_path: Path, forked: Path) -> None:
+    """A second run of the same name is refused, and the first stays as the first was."""
+    template.write(completed({"model": "mlp", "checkpoint": False}), tmp_path)
+    given = ("train.max_steps=1", "run.name=run")
+    assert start(tmp_path, *given, python=forked / "python").wait(300) == 0
+    before = (tmp_path / "runs" / "run" / "metrics.jsonl").read_text()
+    second = start(tmp_path, *given, python=forked / "python")
+    assert second.communicate(timeout=300)[1].splitlines() == [
+        "error: runs/run exists, and no run overwrites another: choose another run.name"
+    ]
+    assert second.returncode == 2
+    assert (tmp_path / "runs" / "run" / "metrics.jsonl").read_text() == before
 
 
 @pytest.mark.parametrize("late", ["no rank", "rank 0", "rank 1"])

@@ -240,7 +240,7 @@ def test_long_texts_are_read(tmp_path: Path) -> None:
 def prepare_few(folder: Path) -> tuple[Tensor, Tensor]:
     """Few docstrings; returns tokens for training and targets for validation."""
     folder.mkdir()
-    few = {topic: modules.split()[2] for topic, modules in data.TOPICS.items()}
+    few = {topic: modules.split()[2] for topic, modules in data.TOPICS.items()}  # short modules
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data, "TOPICS", few)
         data.prepare(cfg := settings(folder))

@@ -48,6 +48,8 @@ def load(kind: type[Settings], paths: Sequence[Path], overrides: Sequence[str] =
 
 def folder(key: str, path: str | Path) -> Path:
     """Make the folder that a key of the config names; a ConfigError says where that cannot be."""
+    if "$" in str(path):
+        raise ConfigError(f"{key} = {path} names a variable that is not set")
     try:
         Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -70,19 +72,17 @@ def dump(settings: Any) -> str:
     """The settings as TOML that `load` reads back to an equal object."""
     lines = []
     for section, values in dataclasses.asdict(settings).items():
-        lines += [f"[{section}]", *(f"{key} = {_toml(v)}" for key, v in values.items()), ""]
-    return "\n".join(lines)
+        lines.append(f"\n[{section}]")
+        for key, value in values.items():  # JSON writes all as TOML does, but infinite numbers
+            text = str(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+            lines.append(f"{key} = {text}")
+    return "\n".join(lines).lstrip() + "\n"
 
 
 def flat(settings: Any) -> dict[str, Any]:
     """Every value by its full name, such as optim.lr."""
     tables = dataclasses.asdict(settings).items()
     return {f"{section}.{key}": value for section, table in tables for key, value in table.items()}
-
-
-def _toml(value: Any) -> str:
-    """JSON writes texts, numbers, booleans and lists as TOML does, but not an infinite number."""
-    return str(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
 
 
 def _apply(kind: type, tables: dict[str, Any], override: str) -> None:
