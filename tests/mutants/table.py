@@ -761,7 +761,7 @@ MUTATIONS = [
     Mutation("K10", "the epoch begins anew", "mlp", "engine/loading.py",
         "        self.first = seen // self.order.num_replicas\n", "        self.first = 0\n"),
     Mutation("K10", "the place is counted by rank", "mlp", "train.py",
-        "place * run.batches.global_batch", "place * run.batches.micro_batch"),
+        "taken * run.batches.global_batch", "taken * run.batches.micro_batch"),
     Mutation("K10", "the global batch may be another", "mlp", "engine/checkpoint.py",
         '"model.*", "train.global_batch_size")', '"model.*")',
         check="which values a run keeps is its own affair"),

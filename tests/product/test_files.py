@@ -178,6 +178,24 @@ def test_functions_and_files_are_short(python: list[Path]) -> None:
                 assert (node.end_lineno or 0) - node.lineno < 60, f"{node.name} in {file}"
 
 
+def test_no_local_name_hides_an_import(python: list[Path]) -> None:
+    """A reader of `place.check` knows which `place` is meant."""
+    for file in python:
+        tree = ast.parse(file.read_text())
+        imports = [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+        modules = {alias.asname or alias.name for node in imports for alias in node.names}
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef | ast.Lambda):
+                assert not (hidden := modules & _bound(function)), f"{hidden} in {file}"
+
+
+def _bound(function: ast.AST) -> set[str]:
+    """The names to which a function gives values, its parameters among them."""
+    nodes = list(ast.walk(function))
+    names = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return names | {node.arg for node in nodes if isinstance(node, ast.arg)}
+
+
 def test_where_it_runs_does_not_touch_how_it_trains() -> None:
     """No training file reads a question about clusters; copier, asked, writes the same bytes."""
     where = {"clusters", "network", "interface", "rdma_cards", "container", "container_image"}

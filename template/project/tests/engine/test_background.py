@@ -190,9 +190,9 @@ def train_on_a_full_disk(argv: list[str]) -> None:
         if background.writer.helper:
             futures.wait([background.writer.work])
         if state.step in (1, 3, 5) and os.environ["RANK"] == "0":
-            partial = checkpoint.path_of(folder / "run", state.step + 1).with_suffix(".pt.partial")
-            partial.parent.mkdir(exist_ok=True)
-            partial.symlink_to("/dev/full")
+            begun = checkpoint.path_of(folder / "run", state.step + 1).with_suffix(".pt.partial")
+            begun.parent.mkdir(exist_ok=True)
+            begun.symlink_to("/dev/full")
 
     folder = Path(argv[0].partition("=")[2])
     common.before_step(fill)

@@ -95,7 +95,7 @@ class Rendezvous:
             left = self.store.add("preflight/left", 0)
 
 
-def find(place: tuple[str, int], seconds: float, who: str) -> None:
+def find(address: tuple[str, int], seconds: float, who: str) -> None:
     """Wait until there is a way to the rendezvous, and say why there is none.
 
     Raises SystemExit after `seconds`. Each rank speaks for itself: no other rank can know.
@@ -103,12 +103,12 @@ def find(place: tuple[str, int], seconds: float, who: str) -> None:
     start, said = time.monotonic(), False
     while True:
         try:
-            socket.create_connection(place, PATIENCE).close()
+            socket.create_connection(address, PATIENCE).close()
             return
         except socket.gaierror:
-            reason = f"{who} cannot resolve the name {place[0]}, at which all ranks meet"
+            reason = f"{who} cannot resolve the name {address[0]}, at which all ranks meet"
         except OSError as error:
-            reason = f"{who} finds no way to {place[0]} port {place[1]}: {why(error)}"
+            reason = f"{who} finds no way to {address[0]} port {address[1]}: {why(error)}"
         waited = time.monotonic() - start
         if waited > seconds:
             raise SystemExit(reason)
