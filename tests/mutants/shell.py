@@ -20,9 +20,10 @@ LEFT_OUT = {
     "negation": r"()(?<=\s)! ",
     "way out": r"() \|\| (?:true|return \d|exit \d)",
 }
-# These are numbers or names of hosts, which need no quotes.
+# These are numbers, names of hosts, or words that were split at blanks: they need no quotes.
 NO_QUOTES = re.compile(
     r"(?i)nodes|nodelist|proc|port|head|rank|worker|pid|status|torchrun|first|id|left|number|host"
+    r"|program"
 )
 OPERATORS = {
     "&&": "||",
@@ -34,7 +35,7 @@ OPERATORS = {
     "-f": "! -f",
 }
 # What fails before `|| true` ends no script before `&& true` either: only the last command would.
-OPERATOR = re.compile(r"&&|\|\|(?! true\b)|==|!=|>=|(?<= )-[ef](?= )")
+OPERATOR = re.compile(r"&&|\|\|(?! true\b)|==|!=|>=|(?<=\[\[ )-[ef](?= )")
 ASKED_FOR = re.compile(r"#(SBATCH --(?!ntasks|signal)|PBS|BSUB) ?")  # sizes that users edit
 NUMBER = re.compile(r"(?<![\w.$/\[-])\d+(?![\w./>\]])")
 # Words of one kind, that a hurried editor takes for one another.
