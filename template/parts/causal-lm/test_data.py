@@ -397,6 +397,8 @@ def test_loss_and_metrics_are_known(tmp_path: Path) -> None:
     even = torch.zeros(*batch.targets.shape, splits.shape.vocabulary)
     right = even.scatter(2, batch.targets.clamp(min=0)[..., None], 5.0)
     expected = count * math.log(splits.shape.vocabulary)
+    tokens = torch.arange(splits.shape.vocabulary)
+    assert data.counts(tokens).all(), "what has this number is never learnt"
     assert model.loss_sum(right, batch.targets).item() < expected, "other targets"
     assert model.loss_sum(even, batch.targets).item() == pytest.approx(expected)
     assert model.metric_sums(right, batch.targets)["accuracy"].item() == count

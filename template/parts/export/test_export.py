@@ -2,6 +2,7 @@
 """A trained model, exported to a folder that other programs open."""
 
 import json
+import pickle
 import sys
 from pathlib import Path
 
@@ -42,6 +43,15 @@ def test_folder_has_weights_and_what_they_mean(tmp_path: Path) -> None:
     # {% endif %}
     checkpoints.main(["export", str(tmp_path), "--newest", "--output", str(tmp_path / "other")])
     assert load_file(tmp_path / "other" / "model.safetensors")["weight"].eq(3).all()
+
+
+def test_no_code_is_run(tmp_path: Path) -> None:
+    """Whoever trained the run: only tensors and plain values are read from it."""
+    pytest.importorskip("safetensors")
+    content = {"model": {"w": Path()}, "step": 2, "best_step": 2, "config": {}}
+    checkpoint.write(checkpoint.path_of(tmp_path, 2), content, world_size=2)
+    with pytest.raises(pickle.UnpicklingError):
+        checkpoints.main(["export", str(tmp_path)])
 
 
 def test_mistakes_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -205,6 +205,7 @@ def test_padding_does_not_count(tmp_path: Path) -> None:
     """Neither among quantities nor among classes, in losses, metrics and gradients."""
     for width in (1, 3):
         targets = torch.tensor([1.0, 0.0, data.IGNORE])
+        assert data.counts(targets).tolist() == [True, True, False], "0 is a quantity, and a class"
         outputs = torch.randn(3, width).squeeze(-1).requires_grad_()
         whole = model.metric_sums(outputs, targets)
         alone = model.metric_sums(outputs[:2], targets[:2])

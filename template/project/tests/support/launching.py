@@ -65,6 +65,8 @@ exit 1
 PYTHON_AT_WORK = '[[ " $* " == *" --prepare-only "* ]] || exec rank\n'
 # A wait for half of a job's seconds, or for more, is over soon.
 NEARLY_OVER = '(($1 < {} / 2)) || set -- 2\nexec /bin/sleep "$@"\n'
+# This job may run on a part of the machine's cores.
+NPROC = f'[[ $1 == --all ]] && echo {2 * CORES} || echo {CORES}\n'
 # Runs the command on this machine in place of the container.
 CONTAINER = """
 while [[ $1 != bash && $1 != python ]]; do shift; done
@@ -121,7 +123,7 @@ class Stage:
         path = f"{self.bin}:{os.environ['PATH']}"
         self.variables = {"PATH": path, "HOME": str(folder), **variables}
         everywhere = dict.fromkeys(("torchrun", "python", "ready", "told", "saved"), "")
-        everywhere |= {"apptainer": CONTAINER, "docker": CONTAINER, "nproc": f"echo {CORES}\n"}
+        everywhere |= {"apptainer": CONTAINER, "docker": CONTAINER, "nproc": NPROC}
         for name, script in {**everywhere, **stand_ins}.items():
             self.stand_in(name, script)
 
