@@ -79,6 +79,29 @@ def test_numbers_that_no_computer_takes_are_refused(argument: str, tmp_path: Pat
     assert "Traceback" not in run.output, run.output
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("scaling --ranks -4", "scaling --bandwidth nan", "scaling --processes -1"),
+        *("memory --ranks 0", "memory --gib -1.5"),
+    ],
+)
+def test_tools_refuse_numbers_without_sense(command: str, tmp_path: Path) -> None:
+    """These ended in a traceback, after all was measured, or in figures of nothing."""
+    render({"model": "mlp", "tools": ["memory", "scaling"]}, tmp_path / "project")
+    tool, option, value = command.split()
+    done = subprocess.run(
+        [sys.executable, "-m", f"tools.{tool}", option, value],
+        cwd=tmp_path / "project",
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr == f"error: {option} {value} must be above 0\n"
+
+
 HOME = """
 import config
 from pathlib import Path
