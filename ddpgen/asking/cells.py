@@ -29,6 +29,7 @@ _DATE = (
     r"|\d{4}[ -]?(Q[1-4]|W\d\d)|Q[1-4][ -]\d{4})"
 )
 WRITTEN_DATE = re.compile(rf"({_DATE},?([ T]{_TIME})?|{_TIME})", re.IGNORECASE)
+WRITTEN_TIME = re.compile(_TIME, re.IGNORECASE)
 # What Arrow takes for an empty cell of CSV, and so does `table`.
 EMPTY = {
     *("#N/A", "#N/A N/A", "#NA", "N/A", "n/a", "NA", "NULL", "null"),

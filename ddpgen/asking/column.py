@@ -12,6 +12,7 @@ from ddpgen.asking.cells import (
     LIMIT,
     MARKS,
     UNIT,
+    WRITTEN_TIME,
     is_date,
     is_number,
     is_numeral,
@@ -73,6 +74,11 @@ class Column:
         """Whether all cells are days or times, also as 20191231, of which no later one is known."""
         written = not self.numbers or all(DAY_IN_DIGITS.fullmatch(c.strip()) for c in self.cells)
         return bool(self.cells) and written and all(map(is_date, self.cells))
+
+    @cached_property
+    def times(self) -> bool:
+        """Whether no cell names a day: times of a day, or how long something took."""
+        return self.dates and all(WRITTEN_TIME.fullmatch(cell.strip()) for cell in self.cells)
 
     @cached_property
     def rise_with_time(self) -> bool:
@@ -148,8 +154,8 @@ class Column:
     def describe(self) -> str:
         """The column in a few words."""
         kind = "numbers" if self.numbers else "texts" if self.is_prose else "names"
-        written = self.have_marks or self.have_unit
-        kind = "dates" if self.dates else f"{kind}, not as 1234.5" if written else kind
+        kind = f"{kind}, not as 1234.5" if self.have_marks or self.have_unit else kind
+        kind = ("times" if self.times else "dates") if self.dates else kind
         mark = f" written {' or '.join(map(repr, self.marks))}" if self.marks else ""
         gaps = f", {self.gaps:,} gaps{mark}" if self.gaps else ""
         kind = "codes" if self.codes else kind

@@ -139,6 +139,7 @@ def _records(path: Path, source: str) -> Found | None:
     labelled = texts.text_and_label(columns)
     if labelled and (not pair or labelled.label.name in pair):
         _refuse_list(path)
+        records.refuse_several(path, found, (labelled.text.name, labelled.label.name))
         return texts.labelled_texts(f"{len(found):,} records", labelled, source)
     if pair:
         words = f"{len(found):,} conversations of {' and '.join(pair)}"

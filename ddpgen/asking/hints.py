@@ -15,7 +15,7 @@ def about_split(columns: Sequence[Column], target: Column) -> list[str]:
             same = f"{column.name}: several rows of each of {column.values:,}"
             how = f"hold them out together with {option('data.groups', column.name)}"
             words.append(f"{same}: where others are to be predicted for, {how}")
-        elif column.dates or column.rise_with_time:
+        elif (column.dates and not column.times) or column.rise_with_time:
             chance = f"{column.name}: the rows to hold out are drawn by chance, not the latest"
             words.append(f"{chance}: of later days less may be predicted than is measured")
     return words

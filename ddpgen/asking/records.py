@@ -1,7 +1,7 @@
 """Records in JSON or in JSON lines: read, and whether they hold conversations."""
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,20 @@ def _listed(path: Path) -> list[dict[str, Any]]:
         raise DdpgenError(f"--data {show(str(path))}: no JSON: {error}") from error
     good = isinstance(found, list) and all(isinstance(record, dict) for record in found)
     return found if good else []
+
+
+def refuse_several(path: Path, records: list[dict[str, Any]], columns: Sequence[str]) -> None:
+    """Refuse several values in a column of which a record has one.
+
+    Raises:
+        DdpgenError: a record has a list there.
+    """
+    for number, record in enumerate(records, start=1):
+        if several := [name for name in columns if isinstance(record.get(name), list)]:
+            raise DdpgenError(
+                f"--data {show(str(path))}: record {number} has several values in {several[0]}",
+                remedy="write one text and one label in each record: classes exclude each other",
+            )
 
 
 def pair_of(records: list[dict[str, Any]]) -> tuple[str, ...]:

@@ -103,7 +103,7 @@ class Terminal:
     def finish(self, seconds: float = 120) -> int:
         """Wait for the end and return the exit code."""
         end = time.monotonic() + seconds
-        while self.read(end - time.monotonic()):
+        while (left := end - time.monotonic()) > 0 and self.read(left):
             pass
         return self.process.wait(max(1, end - time.monotonic()))
 

@@ -91,6 +91,8 @@ def test_flag_is_refused(flags: list[str], message: str) -> None:
         (["clusters=slurm", "time_limit=0:00:30"], "at least a minute"),
         (["project_name=$(id)"], "start with a letter"),
         (["project_name={{ nodes }}"], "start with a letter"),
+        (["project_name=Torch"], "name of a package which projects need"),
+        (["project_name=scikit_learn"], "name of a package which projects need"),
         (["clusters=slurm", "partition=a;b"], "letters, digits"),
     ],
 )

@@ -537,6 +537,23 @@ def test_days_are_left_out_and_commas_told(tmp_path: Path) -> None:
     assert "x: numbers, 60 different" in look.look(plain).words
 
 
+def test_times_alone_are_no_days(tmp_path: Path) -> None:
+    """Of times of a day, or of how long something took, none is the latest."""
+    rows = [[f"0{n % 9}:{n % 60:02}:00", n % 7, n % 2] for n in range(60)]
+    words = look.look(write(tmp_path / "took.csv", ["took", "x", "y"], rows)).words
+    assert "took: times, 60 different" in words
+    assert "latest" not in "\n".join(words), words
+
+
+def test_several_labels_in_a_record_are_refused(tmp_path: Path) -> None:
+    """The program reads no such record, and the lists were counted as classes."""
+    several = ({"text": f"some words {n}", "labels": ["a", "b"][: n % 3]} for n in range(60))
+    path = tmp_path / "several.jsonl"
+    path.write_text("".join(f"{json.dumps(record)}\n" for record in several))
+    with pytest.raises(DdpgenError, match="record 1 has several values in labels"):
+        look.look(path)
+
+
 HEADERS = {
     "numbers": ["0.5,3", "1.5,4", "2.5,5"],
     "again": ["3,red", "4,blue", "5,red", "6,red"],
@@ -1197,7 +1214,8 @@ def test_dates_are_left_out_however_they_are_written(day: str, tmp_path: Path) -
     """As categories they would be learnt by heart."""
     rows: list[list[object]] = [[day if n % 3 else f"{day[:-1]}1", n / 7, n / 3] for n in range(60)]
     found = look.look(write(tmp_path / "rides.csv", ["when", "far", "price"], rows))
-    assert "when: dates, 2 different" in found.words
+    kind = "times" if day == "10:30" else "dates"
+    assert f"when: {kind}, 2 different" in found.words
     assert 'data.leave_out=["when"]' in found.arguments
 
 

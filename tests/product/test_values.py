@@ -58,6 +58,50 @@ def test_numbers_without_sense_are_refused(model: str, tmp_path: Path) -> None:
             assert words.startswith(f"{name} = {value} must be "), override
 
 
+LONG = {
+    f"run.seed={2**64}": "has more than the 64 bits of a whole number",
+    f"data.split_seed=-{2**63}": "has more than the 64 bits of a whole number",
+    f"train.clip_norm={10**400}": "has more than the 64 bits of a whole number",
+    f"train.epochs={'9' * 5000}": "must be of type int",
+    "run.matmul_precision=2020-01-01": 'choose one of "highest", "high", "medium"',
+    "--processes=0": "--processes 0 must be at least 1",
+    "--processes=-3": "--processes -3 must be at least 1",
+}
+
+
+@pytest.mark.parametrize("argument", LONG)
+def test_numbers_that_no_computer_takes_are_refused(argument: str, tmp_path: Path) -> None:
+    """Such numbers ended in a traceback, and no process at all was taken for one."""
+    template.write({"model": "mlp"}, tmp_path)
+    run = forkserver.train(tmp_path, 1, [argument])
+    assert run.codes == [2], run.output
+    assert LONG[argument] in run.output, run.output
+    assert "Traceback" not in run.output, run.output
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("scaling --ranks -4", "scaling --bandwidth nan", "scaling --processes -1"),
+        *("memory --ranks 0", "memory --gib -1.5"),
+    ],
+)
+def test_tools_refuse_numbers_without_sense(command: str, tmp_path: Path) -> None:
+    """These ended in a traceback, after all was measured, or in figures of nothing."""
+    render({"model": "mlp", "tools": ["memory", "scaling"]}, tmp_path / "project")
+    tool, option, value = command.split()
+    done = subprocess.run(
+        [sys.executable, "-m", f"tools.{tool}", option, value],
+        cwd=tmp_path / "project",
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr == f"error: {option} {value} must be above 0\n"
+
+
 HOME = """
 import config
 from pathlib import Path

@@ -11,7 +11,7 @@ import pytest
 from generator.program import everything
 
 from ddpgen.errors import DdpgenError
-from ddpgen.updating import update
+from ddpgen.updating import changing, update
 from update.lab import ADDED, CHANGED_IN_NEW, DELETED, NEW, OLD, RENAMED_FROM, RENAMED_TO, Lab
 
 ANSWERS = ".copier-answers.yml"
@@ -313,3 +313,10 @@ def test_diff_shows_what_the_user_did(lab: Lab, project: Path) -> None:
     assert "+# mine" in done.stdout
     assert done.stdout.endswith("Your own files:\n  own.py\n")
     assert "own = 1" not in done.stdout
+
+
+def test_new_questions_without_an_answer_are_not_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """`memory: - -> ` says nothing to anybody."""
+    before, after = {"amp": "bf16", "tools": ["memory"]}, {"amp": "fp16", "tools": [], "memory": ""}
+    changing._print_answers(before, after, "launch")
+    assert capsys.readouterr().out == "amp: bf16 -> fp16\ntools: memory -> \n"

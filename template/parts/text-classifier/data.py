@@ -126,6 +126,11 @@ def prepare(cfg: config.Data) -> None:
     classes = sorted({row.label for row in train + val})
     if len(classes) < 2:
         raise config.ConfigError(f"data.label = {cfg.label!r} names one class only: {classes[0]!r}")
+    if 2 * len(classes) > (texts := len(train) + len(val)):
+        raise config.ConfigError(
+            f"data.label = {cfg.label!r} has {len(classes)} different labels in {texts} texts, and "
+            "several texts share a class: name another column, or round numbers"
+        )
     if cfg.pretrained:
         known = open_pretrained(cfg)
     else:
@@ -251,7 +256,7 @@ def _find(folder: Path, *names: str) -> list[Path]:
 
 
 def _read_file(path: Path, cfg: config.Data) -> list[Row]:
-    if not path.is_file():
+    if not path.is_file() or path.suffix.lower() not in ENDINGS:
         raise config.ConfigError(
             f"data.source = {cfg.source!r}: neither 'stdlib' nor a {', '.join(ENDINGS)} file"
         )

@@ -218,6 +218,7 @@ MISREAD = {
     "null.jsonl": ('{"text": null, "label": "a"}\n', "record 1 has no 'text': that is null"),
     "nan.csv": ("text,label\nOne,no\nTwo,nan\n", "record 2 has an empty 'label', written 'nan'"),
     "empty.csv": ("", "has 0 texts"),
+    "rows.xlsx": ("PK", "neither 'stdlib' nor a .csv, .tsv"),
 }
 
 
@@ -228,6 +229,13 @@ def test_records_that_would_be_misread(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(config.ConfigError, match=f"{name}.*{reason}"):
         data.prepare(settings(tmp_path, source=str(tmp_path / name)))
+
+
+def test_labels_are_classes(tmp_path: Path) -> None:
+    """A score or a number of each text of its own says nothing about other texts."""
+    source = write(tmp_path / "scores.csv", [("One", "0.1"), ("Two", "0.2"), ("Six", "0.3")])
+    with pytest.raises(config.ConfigError, match=r"'label' has 3 different labels in 3 texts"):
+        data.prepare(settings(tmp_path, source=source))
 
 
 def test_long_texts_are_read(tmp_path: Path) -> None:

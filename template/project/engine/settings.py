@@ -64,7 +64,7 @@ def _read(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.expanduser().read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # of TOML, of UTF-8, or of a number with thousands of digits
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
 
 
@@ -100,7 +100,7 @@ def _parsed(text: str, kind: Any) -> Any:
     """The value of an argument: a text needs no quotes, even if it looks like a number."""
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:
         return text
     return text if kind is str and not isinstance(value, str) else value
 
@@ -110,9 +110,8 @@ def _build(kind: Any, value: Any, where: str) -> Any:
     if dataclasses.is_dataclass(kind):
         return _build_section(kind, value, where)
     if typing.get_origin(kind) is Literal:
-        if value not in typing.get_args(kind):
-            allowed = ", ".join(json.dumps(choice) for choice in typing.get_args(kind))
-            raise ConfigError(f"{where} = {json.dumps(value)}: choose one of {allowed}")
+        if value not in (allowed := typing.get_args(kind)):
+            raise ConfigError(f"{where} = {value!r}: choose one of {json.dumps(allowed)[1:-1]}")
         return value
     if typing.get_origin(kind) is Annotated:
         kind, words, allows = typing.get_args(kind)
@@ -122,15 +121,15 @@ def _build(kind: Any, value: Any, where: str) -> Any:
     if isinstance(kind, types.GenericAlias):
         (item,) = typing.get_args(kind)
         if not isinstance(value, list):
-            raise ConfigError(f"{where} = {value!r} must be a list")
+            raise ConfigError(f'{where} = {value!r} must be a list, such as ["a", "b"]')
         return [_build(item, element, f"{where}[{i}]") for i, element in enumerate(value)]
-    if kind is float and type(value) is int:
-        return float(value)
-    if type(value) is not kind:  # not isinstance: true is an int in Python, but not in a config
+    if type(value) is int and abs(value) >= 2**63:
+        raise ConfigError(f"{where} = {value} has more than the 64 bits of a whole number")
+    if type(value) is not kind and (kind, type(value)) != (float, int):  # and true is no int
         raise ConfigError(f"{where} = {value!r} must be of type {kind.__name__}")
     if kind is str:
         value = os.path.expandvars(f"$HOME{value[1:]}" if value[:2] == "~/" else value)
-    return value
+    return kind(value)
 
 
 def _build_section(kind: Any, table: Any, where: str) -> Any:
@@ -138,10 +137,9 @@ def _build_section(kind: Any, table: Any, where: str) -> Any:
         raise ConfigError(f"{where} is a section: write [{where}] and its keys below it")
     prefix = f"{where}." if where else ""
     hints = typing.get_type_hints(kind, include_extras=True)
-    for key in table:
-        if key not in hints:
-            near = difflib.get_close_matches(key, hints, n=1, cutoff=0)
-            raise ConfigError(f"unknown key {prefix}{key}: did you mean {prefix}{near[0]}?")
+    for key in [name for name in table if name not in hints]:
+        near = difflib.get_close_matches(key, hints, n=1, cutoff=0)
+        raise ConfigError(f"unknown key {prefix}{key}: did you mean {prefix}{near[0]}?")
     if missing := [prefix + key for key in hints if key not in table]:
         raise ConfigError(f"missing from the config: {', '.join(missing)}")
     return kind(**{key: _build(hint, table[key], prefix + key) for key, hint in hints.items()})
