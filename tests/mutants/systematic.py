@@ -8,6 +8,7 @@ docs/mutants.json.
 
 import hashlib
 import json
+import os
 import re
 import sys
 import tempfile
@@ -49,6 +50,14 @@ FILES = {
     "launch": ["launch/*.sh", "launch/*.sbatch"],
 }
 LAUNCH_TESTS = "tests/engine/test_launch.py"
+# A launch file that lacks a quote may write over programs: `tee` took a command's words for files.
+SHIELD = """
+for folder in /usr /etc; do
+    mount --bind "$folder" "$folder" && mount -o remount,bind,ro "$folder"
+done
+exec "$@"
+"""
+SHIELDED = "DDPGEN_SHIELDED"  # set where the system's files are shielded
 
 
 class Verdict(NamedTuple):
@@ -149,6 +158,14 @@ def _of_file(path: str, verdicts: list[tuple[Mutant, Verdict]]) -> dict[str, obj
     return counts | {"survivors": survivors}
 
 
+def shield() -> None:
+    """Start this program anew, where nobody can write to the system's files, nor the root user."""
+    if os.geteuid() == 0 and not os.environ.get(SHIELDED):
+        os.environ[SHIELDED] = "1"
+        again = [sys.executable, "-m", "mutants.systematic", *sys.argv[1:]]
+        os.execvp("unshare", ["unshare", "--mount", "sh", "-euc", SHIELD, "sh", *again])
+
+
 def main(count: int, seed: int, projects: list[str]) -> None:
     print(f"seed {seed}, {count} mutants of each of {', '.join(projects)}", flush=True)
     for name in projects:
@@ -161,5 +178,6 @@ def main(count: int, seed: int, projects: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    shield()
     numbers = [int(argument) for argument in sys.argv[1:3]]
     main(*(numbers + [150, 0][len(numbers) :]), sys.argv[3:] or list(PROJECTS))

@@ -66,7 +66,7 @@ PYTHON_AT_WORK = '[[ " $* " == *" --prepare-only "* ]] || exec rank\n'
 # A wait for half of a job's seconds, or for more, is over soon.
 NEARLY_OVER = '(($1 < {} / 2)) || set -- 2\nexec /bin/sleep "$@"\n'
 # This job may run on a part of the machine's cores.
-NPROC = f'[[ $1 == --all ]] && echo {2 * CORES} || echo {CORES}\n'
+NPROC = f"[[ $1 == --all ]] && echo {2 * CORES} || echo {CORES}\n"
 # Runs the command on this machine in place of the container.
 CONTAINER = """
 while [[ $1 != bash && $1 != python ]]; do shift; done
