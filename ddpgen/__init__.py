@@ -1,3 +1,3 @@
 """ddpgen: generates complete PyTorch DistributedDataParallel projects."""
 
-__version__ = "0.6.0+dev"
+__version__ = "0.7.0"
