@@ -1,3 +1,3 @@
 """ddpgen: generates complete PyTorch DistributedDataParallel projects."""
 
-__version__ = "0.7.0"
+__version__ = "0.7.0+dev"
