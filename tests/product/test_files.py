@@ -253,6 +253,16 @@ def test_readme_names_only_files_that_are_there() -> None:
         assert not missing, f"{answers}: {missing}"
 
 
+def test_readme_names_only_keys_that_are_there() -> None:
+    """Also those that bring data of the user's own, which each family has others of."""
+    for answers in programs.every_pair():
+        config = tomllib.loads(template.text("config.toml", answers) or "")
+        keys = {f"{section}.{key}" for section, values in config.items() for key in values}
+        named = set(re.findall(r"\b([a-z]+\.[a-z_]+)=", template.text("README.md", answers) or ""))
+        assert "optim.lr" in named
+        assert named <= keys, f"{answers}: {named - keys}"
+
+
 def templates() -> list[str]:
     names = template.ENVIRONMENT.list_templates()
     return [name for name in names if name.startswith("project/") and name.endswith(".jinja")]
