@@ -126,7 +126,7 @@ def prepare(cfg: config.Data) -> None:
     classes = sorted({row.label for row in train + val})
     if len(classes) < 2:
         raise config.ConfigError(f"data.label = {cfg.label!r} names one class only: {classes[0]!r}")
-    if 2 * len(classes) > (texts := len(train) + len(val)):
+    if len(classes) > max(2, (texts := len(train) + len(val)) / 2):
         raise config.ConfigError(
             f"data.label = {cfg.label!r} has {len(classes)} different labels in {texts} texts, and "
             "several texts share a class: name another column, or round numbers"

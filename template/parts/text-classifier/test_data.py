@@ -236,6 +236,8 @@ def test_labels_are_classes(tmp_path: Path) -> None:
     source = write(tmp_path / "scores.csv", [("One", "0.1"), ("Two", "0.2"), ("Six", "0.3")])
     with pytest.raises(config.ConfigError, match=r"'label' has 3 different labels in 3 texts"):
         data.prepare(settings(tmp_path, source=source))
+    source = write(tmp_path / "two.csv", [("One", "odd"), ("Two", "even"), ("Six", "even")])
+    data.prepare(settings(tmp_path, source=source))  # few texts are no mistake
 
 
 def test_long_texts_are_read(tmp_path: Path) -> None:
