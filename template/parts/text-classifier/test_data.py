@@ -255,6 +255,7 @@ def prepare_few(folder: Path) -> tuple[Tensor, Tensor]:
         patch.setattr(data, "TOPICS", few)
         data.prepare(cfg := settings(folder))
     splits = data.open_splits(cfg)
+    assert splits.shape.labels == sorted(few), "a set has another order on each node"
     return splits.train.inputs, splits.val.targets
 
 
