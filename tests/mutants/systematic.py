@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -53,7 +54,8 @@ LAUNCH_TESTS = "tests/engine/test_launch.py"
 # A launch file that lacks a quote may write over programs: `tee` took a command's words for files.
 SHIELD = """
 for folder in /usr /etc; do
-    mount --bind "$folder" "$folder" && mount -o remount,bind,ro "$folder"
+    mount --bind "$folder" "$folder"
+    mount -o remount,bind,ro "$folder"
 done
 exec "$@"
 """
@@ -159,11 +161,15 @@ def _of_file(path: str, verdicts: list[tuple[Mutant, Verdict]]) -> dict[str, obj
 
 
 def shield() -> None:
-    """Start this program anew, where nobody can write to the system's files, nor the root user."""
-    if os.geteuid() == 0 and not os.environ.get(SHIELDED):
+    """Start this program anew, where not even root can write to the system's files.
+
+    A container without the right to mount is a shield by itself.
+    """
+    command = ["unshare", "--mount", "sh", "-euc", SHIELD, "sh"]
+    may_write = os.geteuid() == 0 and not os.environ.get(SHIELDED)
+    if may_write and subprocess.run([*command, "true"], check=False).returncode == 0:
         os.environ[SHIELDED] = "1"
-        again = [sys.executable, "-m", "mutants.systematic", *sys.argv[1:]]
-        os.execvp("unshare", ["unshare", "--mount", "sh", "-euc", SHIELD, "sh", *again])
+        os.execvp(command[0], [*command, sys.executable, "-m", "mutants.systematic", *sys.argv[1:]])
 
 
 def main(count: int, seed: int, projects: list[str]) -> None:

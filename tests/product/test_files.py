@@ -19,9 +19,13 @@ from pathlib import Path
 
 import pytest
 from jinja2 import meta
+from packaging.requirements import Requirement
 
+from ddpgen.asking import answers as asking
+from ddpgen.asking import questions
 from ddpgen.asking.answers import as_text
 from ddpgen.asking.question import Answers, Value
+from ddpgen.errors import DdpgenError
 from ddpgen.rendering.render import files_of, render
 from ddpgen.web.interface import Interface
 from product import programs, template
@@ -261,6 +265,20 @@ def test_readme_names_only_keys_that_are_there() -> None:
         named = set(re.findall(r"\b([a-z]+\.[a-z_]+)=", template.text("README.md", answers) or ""))
         assert "optim.lr" in named
         assert named <= keys, f"{answers}: {named - keys}"
+
+
+def test_no_project_is_called_like_a_package_that_it_needs() -> None:
+    """Pip would take the project for the package; each name is refused, however it is spelled."""
+    needed = set()
+    for row in programs.every_pair():
+        project = tomllib.loads(template.text("pyproject.toml", row) or "")["project"]
+        extras = project.get("optional-dependencies", {}).values()
+        needed |= {Requirement(line).name for line in sum(extras, project["dependencies"])}
+    assert {"torch", "ruff"} <= needed
+    questionnaire = questions.load()
+    for name in needed:
+        with pytest.raises(DdpgenError, match="name of a package"):
+            asking.resolve(questionnaire, {"project_name": name.replace("-", "_").title()})
 
 
 def templates() -> list[str]:

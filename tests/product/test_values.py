@@ -71,7 +71,7 @@ LONG = {
 
 @pytest.mark.parametrize("argument", LONG)
 def test_numbers_that_no_computer_takes_are_refused(argument: str, tmp_path: Path) -> None:
-    """Such numbers ended in a traceback, and no process at all was taken for one."""
+    """Such numbers ended in a traceback, and `--processes 0` trained on one process."""
     template.write({"model": "mlp"}, tmp_path)
     run = forkserver.train(tmp_path, 1, [argument])
     assert run.codes == [2], run.output
@@ -82,8 +82,8 @@ def test_numbers_that_no_computer_takes_are_refused(argument: str, tmp_path: Pat
 @pytest.mark.parametrize(
     "command",
     [
-        *("scaling --ranks -4", "scaling --bandwidth nan", "scaling --processes -1"),
-        *("memory --ranks 0", "memory --gib -1.5"),
+        *("scaling --ranks -4", "scaling --bandwidth nan", "scaling --latency-within inf"),
+        *("memory --ranks 0", "memory --gib inf", "memory --ranks-per-node -2"),
     ],
 )
 def test_tools_refuse_numbers_without_sense(command: str, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_tools_refuse_numbers_without_sense(command: str, tmp_path: Path) -> Non
         check=False,
     )
     assert done.returncode == 2, done.stderr
-    assert done.stderr == f"error: {option} {value} must be above 0\n"
+    assert done.stderr == f"error: {option} {value} must be above 0 and finite\n"
 
 
 HOME = """

@@ -128,8 +128,8 @@ def prepare(cfg: config.Data) -> None:
         raise config.ConfigError(f"data.label = {cfg.label!r} names one class only: {classes[0]!r}")
     if len(classes) > max(2, (texts := len(train) + len(val)) / 2):
         raise config.ConfigError(
-            f"data.label = {cfg.label!r} has {len(classes)} different labels in {texts} texts, and "
-            "several texts share a class: name another column, or round numbers"
+            f"data.label = {cfg.label!r} has {len(classes)} different labels in {texts} texts, but "
+            "a class has several texts: name another column, or round numbers"
         )
     if cfg.pretrained:
         known = open_pretrained(cfg)

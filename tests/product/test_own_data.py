@@ -1,0 +1,107 @@
+"""The line of a project's README that trains on data of the user's own, followed literally."""
+
+import csv
+import json
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ddpgen.asking import questions
+from product import forkserver, template
+from product.programs import completed
+
+# Its arguments, where a family has the line.
+LINE = re.compile(r"^\$ python train.py (data\..*?) +# your data", re.MULTILINE)
+
+
+def lines() -> dict[str, str]:
+    """Model -> arguments, of all families whose README has the line."""
+    models = questions.load().questions["model"].values
+    readmes = {m: template.text("README.md", completed({"model": m})) or "" for m in models}
+    return {model: line for model, text in readmes.items() for line in LINE.findall(text)}
+
+
+def write_rows(path: Path, header: str, rows: list[list[object]]) -> None:
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header.split(), *rows])
+
+
+def flowers(path: Path) -> None:
+    draw = random.Random(0)
+    kinds = {"daisy": 1.0, "rose": 3.0, "tulip": 5.0}
+    rows: list[list[object]] = [
+        [kind, round(mean + draw.random(), 2), round(draw.random(), 2)]
+        for kind, mean in kinds.items()
+        for _ in range(40)
+    ]
+    write_rows(path, "species petal stem", rows)
+
+
+def sales(path: Path) -> None:
+    draw = random.Random(0)
+    rows: list[list[object]] = [
+        [draw.choice(["north", "south"]), draw.choice([1, 2, ""]), round(draw.uniform(1, 99), 2)]
+        for _ in range(120)
+    ]
+    write_rows(path, "region rooms price", rows)
+
+
+def photos(path: Path) -> None:
+    from PIL import Image
+
+    draw = random.Random(0)
+    for kind in ("cat", "dog"):
+        (path / kind).mkdir(parents=True)
+        for number in range(20):
+            size = (draw.randint(50, 90), draw.randint(50, 90))
+            colour = (draw.randint(0, 255), draw.randint(0, 255), draw.randint(0, 255))
+            Image.new("RGB", size, colour).save(path / kind / f"{number}.jpg")
+
+
+def texts(path: Path) -> None:
+    path.mkdir()
+    for number in range(5):
+        words = [f"word {n * n} of text {number}." for n in range(2000)]
+        (path / f"{number}.txt").write_text("\n".join(words))
+
+
+def chats(path: Path) -> None:
+    with path.open("w") as file:
+        for number in range(80):
+            said = {"user": f"What is {number} plus 1?", "assistant": f"That is {number + 1}."}
+            messages = [{"role": role, "content": words} for role, words in said.items()]
+            file.write(json.dumps({"messages": messages}) + "\n")
+
+
+def reviews(path: Path) -> None:
+    rows: list[list[object]] = [[f"I have read {n} pages of this.", n % 5 + 1] for n in range(120)]
+    write_rows(path, "text stars", rows)
+
+
+WRITTEN: dict[str, Callable[[Path], None]] = {
+    "flowers.csv": flowers,
+    "sales.csv": sales,
+    "photos": photos,
+    "texts/": texts,
+    "chats.jsonl": chats,
+    "reviews.csv": reviews,
+}
+
+
+@pytest.mark.parametrize(("model", "line"), lines().items())
+def test_line_of_the_readme_trains(model: str, line: str, tmp_path: Path) -> None:
+    """On two ranks, and with nothing else changed but the number of steps."""
+    template.write(completed({"model": model}), tmp_path)
+    arguments = line.split()
+    source = arguments[0].removeprefix("data.source=")
+    WRITTEN[source](tmp_path / source)
+    run = forkserver.train(tmp_path, 2, [*arguments, "train.max_steps=2"])
+    assert run.codes == [0, 0], run.output
+    assert "lowest validation loss" in run.output
+
+
+def test_most_families_have_the_line() -> None:
+    assert len(lines()) >= 7
