@@ -99,7 +99,7 @@ def test_tools_refuse_numbers_without_sense(command: str, tmp_path: Path) -> Non
         check=False,
     )
     assert done.returncode == 2, done.stderr
-    assert done.stderr == f"error: {option} {value} must be above 0 and finite\n"
+    assert done.stderr == f"error: {option} {value} must be above 0, and finite\n"
 
 
 HOME = """
