@@ -8,6 +8,7 @@ from pathlib import Path
 from ddpgen.checking import discovery, rules, suppressions
 from ddpgen.checking.discovery import Selection
 from ddpgen.checking.findings import Finding, Report
+from ddpgen.checking.progress import shown
 from ddpgen.checking.reading import beside, grouping, notebooks
 from ddpgen.checking.reading.callers import tried_out
 from ddpgen.checking.reading.programs import Module
@@ -48,7 +49,7 @@ def check(paths: Sequence[Path], settings: Settings | None = None) -> Report:
     grouping.group([*modules, *beside.needed(named, modules)])
     _notes(modules, selection, report)
     found: dict[Path, Found] = {}
-    for module in modules:
+    for module in shown(modules, "checked"):
         _collect(module, _in_module(module, chosen), found)
     for script in scripts:
         _collect(script, _by_rules(script, chosen, "script"), found)
@@ -71,7 +72,7 @@ def _read(selection: Selection, report: Report) -> tuple[list[Module], list[Scri
     names = {path.name for path in selection.files}
     for script_folder in {path.parent for path, named in selection.files.items() if named}:
         names |= {path.name for path in script_folder.iterdir()}
-    for path, named in selection.files.items():
+    for path, named in shown(selection.files.items(), "read"):
         try:
             text = path.read_text(encoding="utf-8-sig")
             if path.suffix == ".py":

@@ -285,3 +285,26 @@ def test_flags_that_belong_together(tmp_path: Path) -> None:
 def test_settings_are_checked_once(code: Path) -> None:
     with pytest.raises(DdpgenError, match="there is no such rule"):
         driver.check([code], Settings(ignore=["Q1"]))
+
+
+def test_a_terminal_shows_how_far_a_long_check_is(
+    code: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And keeps nothing of it; what is over soon, or written to a file, has no such line."""
+    (code / "model.py").write_text("import torch\n")
+    driver.check([code])
+    monkeypatch.setattr("ddpgen.checking.progress.AFTER", -1)
+    driver.check([code])
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    driver.check([code])
+    *shown, rest = capsys.readouterr().err.split("\r\x1b[K")
+    assert shown == [
+        "",
+        "read 0 of 2 files",
+        "read 1 of 2 files",
+        "",
+        "checked 0 of 2 files",
+        "checked 1 of 2 files",
+    ]
+    assert rest == ""

@@ -17,7 +17,7 @@ def uses(module: Module, function: Function) -> Iterator[tuple[Module, ast.expr]
     method = isinstance(owner, ast.ClassDef) and name != "__init__"
     if isinstance(owner, ast.ClassDef) and not method:
         name = owner.name
-    for other, node in module.program.references.get(name, []):
+    for other, node in module.program.references(name):
         parent = other.parents[node]
         called = isinstance(parent, ast.Call) and parent.func is node
         known = isinstance(node.ctx, ast.Load) and not parameter(other, node)

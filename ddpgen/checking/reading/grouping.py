@@ -56,7 +56,8 @@ def _reads(module: Module, node: ast.AST) -> set[str]:
 def group(modules: list[Module]) -> None:
     """Give each module its program: all distributed programs that it is a part of."""
     known = {module.path.resolve(): module for module in modules}
-    needs = {module: set(_local_imports(module, known)) for module in modules}
+    names = {part for path in known for part in path.with_suffix("").parts}
+    needs = {module: set(_local_imports(module, known, names)) for module in modules}
     wanted = set().union(*needs.values()) if needs else set()
     closures = {module: _closure(module, needs) for module in modules}
     roots = [m for m in modules if m not in wanted or _starts(m, closures[m])] or modules
@@ -103,11 +104,13 @@ def _closure(module: Module, needs: dict[Module, set[Module]]) -> frozenset[Modu
     return frozenset(found)
 
 
-def _local_imports(module: Module, known: dict[Path, Module]) -> Iterator[Module]:
+def _local_imports(module: Module, known: dict[Path, Module], names: set[str]) -> Iterator[Module]:
     folder = module.path.resolve().parent
     for name in module.imported:
         relative = len(name) - len(name.lstrip("."))
         parts = [part for part in name.split(".") if part]
+        if parts and parts[0] not in names:
+            continue  # of another package
         starts: Iterable[Path] = (folder, *folder.parents)
         if relative:
             starts = [(folder, *folder.parents)[relative - 1]]

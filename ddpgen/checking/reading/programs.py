@@ -170,17 +170,6 @@ class Program:
         return dict(found)
 
     @cached_property
-    def references(self) -> dict[str, list[tuple[Module, ast.Name | ast.Attribute]]]:
-        """Every name and attribute that is read, by its last part."""
-        found: dict[str, list[tuple[Module, ast.Name | ast.Attribute]]] = defaultdict(list)
-        for module in self.modules:
-            for node in module.nodes:
-                if isinstance(node, ast.Name | ast.Attribute):
-                    name = node.id if isinstance(node, ast.Name) else node.attr
-                    found[name].append((module, node))
-        return dict(found)
-
-    @cached_property
     def starts_ranks(self) -> bool:
         """Whether the program starts its ranks itself: `spawn(main)`, `Process(target=main)`."""
         processes = [call for _, call in self.names.get("Process", []) if keyword(call, "target")]
@@ -194,10 +183,16 @@ class Program:
         """Calls of these names in all modules, as `Module.called` finds them in one."""
         return [(module, call) for module in self.modules for call in module.called(*names)]
 
+    def references(self, name: str) -> list[tuple[Module, ast.Name | ast.Attribute]]:
+        """Where a name stands, or an attribute of that name."""
+        return [
+            (module, node) for module in self.modules for node in module.references.get(name, [])
+        ]
+
     def says(self, pattern: str | re.Pattern[str]) -> bool:
         """Whether any module's source contains a pattern; every rule asks for every module."""
         if pattern not in self._said:
-            self._said[pattern] = any(re.search(pattern, module.text) for module in self.modules)
+            self._said[pattern] = any(module.says(pattern) for module in self.modules)
         return self._said[pattern]
 
 

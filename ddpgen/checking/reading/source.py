@@ -2,19 +2,19 @@
 
 import ast
 import io
+import re
 import tokenize
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from ddpgen.checking.reading.expressions import Function, last_part, method_name
-from ddpgen.checking.reading.syntax import simplified
+from ddpgen.checking.reading.syntax import parsed
 
 T = TypeVar("T", bound=ast.expr)
-_SHARED = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
 
 
 class Source:
@@ -24,9 +24,10 @@ class Source:
         self.path = path
         self.text = text
         self.lines = text.split("\n")
-        self.tree, self.nodes, self.parents, self._first, self._size = _parsed(path, text)
+        self.tree, self.nodes, self.parents, self._first, self._size = parsed(path, text)
         self.imports = dict(self._imports())
         self._names: dict[ast.AST, str] = {}
+        self._said: dict[str | re.Pattern[str], bool] = {}
 
     def _imports(self) -> Iterator[tuple[str, str]]:
         for node in self.nodes:
@@ -115,15 +116,36 @@ class Source:
         found = (n for n in self.below(below) if isinstance(n, ast.Name) and n.id == name)
         return [n for n in found if isinstance(n.ctx, ast.Load)]
 
+    @cached_property
+    def references(self) -> dict[str, list[ast.Name | ast.Attribute]]:
+        """Every name and attribute, by its last part."""
+        found: dict[str, list[ast.Name | ast.Attribute]] = defaultdict(list)
+        for node in self.nodes:
+            if isinstance(node, ast.Name | ast.Attribute):
+                found[node.id if isinstance(node, ast.Name) else node.attr].append(node)
+        return dict(found)
+
+    def says(self, pattern: str | re.Pattern[str]) -> bool:
+        """Whether the source contains a pattern; several programs ask for the same."""
+        if pattern not in self._said:
+            self._said[pattern] = re.search(pattern, self.text) is not None
+        return self._said[pattern]
+
     def assignments(self, target: type[T]) -> Iterator[tuple[ast.Assign, T]]:
         """Every assignment to such an expression, with the expression."""
-        for node in self._assignments:
+        for node in self._assignments.get(target, []):
             if isinstance(node.targets[0], target):
                 yield node, node.targets[0]
 
     @cached_property
-    def _assignments(self) -> list[ast.Assign]:
-        return [node for node in self.nodes if isinstance(node, ast.Assign)]
+    def _assignments(self) -> dict[type[ast.expr], list[ast.Assign]]:
+        """All of them (`ast.expr`), and those to each kind of target."""
+        found: dict[type[ast.expr], list[ast.Assign]] = defaultdict(list)
+        for node in self.nodes:
+            if isinstance(node, ast.Assign):
+                for kind in (ast.expr, type(node.targets[0])):
+                    found[kind].append(node)
+        return dict(found)
 
     def below(self, node: ast.AST) -> list[ast.AST]:
         """A node and all nodes in it, in the order of the text."""
@@ -192,38 +214,6 @@ class Source:
         """Whether a comment stands beside a node or on the line above it."""
         first = getattr(node, "lineno", 0)
         return any(line in self.comments for line in (first - 1, first))
-
-
-class _Parsed(NamedTuple):
-    """A syntax tree and its order. Nobody changes them."""
-
-    tree: ast.Module
-    nodes: list[ast.AST]
-    parents: dict[ast.AST, ast.AST]
-    first: dict[ast.AST, int]
-    size: dict[ast.AST, int]
-
-
-# A project is read as a program and as a project. Two files of equal text have nodes of their own.
-@lru_cache(maxsize=128)
-def _parsed(path: Path, text: str) -> _Parsed:
-    """In the order of the text, unlike `ast.walk`; a stack, since trees may be deep."""
-    tree = simplified(text, path)
-    nodes: list[ast.AST] = []
-    parents: dict[ast.AST, ast.AST] = {}
-    todo: list[ast.AST] = [tree]
-    while todo:
-        current = todo.pop()
-        nodes.append(current)
-        # The parser shares one object for every Load, Add and the like.
-        children = [n for n in ast.iter_child_nodes(current) if not isinstance(n, _SHARED)]
-        parents.update(dict.fromkeys(children, current))
-        todo += reversed(children)
-    first = {node: number for number, node in enumerate(nodes)}
-    size = dict.fromkeys(nodes, 1)
-    for child in reversed(nodes[1:]):
-        size[parents[child]] += size[child]
-    return _Parsed(tree, nodes, parents, first, size)
 
 
 def exclusive(file: Source, one: ast.AST, other: ast.AST) -> bool:

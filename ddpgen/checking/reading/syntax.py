@@ -3,7 +3,11 @@
 import ast
 import copy
 import re
+from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
+
+_SHARED = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
 
 
 def simplified(text: str, path: Path) -> ast.Module:
@@ -52,3 +56,35 @@ def _without_dead_code(tree: ast.Module) -> ast.Module:
             else:
                 node.body = [ast.copy_location(ast.Pass(), node.body[0])]
     return tree
+
+
+class Parsed(NamedTuple):
+    """A syntax tree and its order. Nobody changes them."""
+
+    tree: ast.Module
+    nodes: list[ast.AST]
+    parents: dict[ast.AST, ast.AST]
+    first: dict[ast.AST, int]
+    size: dict[ast.AST, int]
+
+
+# A project is read as a program and as a project. Two files of equal text have nodes of their own.
+@lru_cache(maxsize=128)
+def parsed(path: Path, text: str) -> Parsed:
+    """In the order of the text, unlike `ast.walk`; a stack, since trees may be deep."""
+    tree = simplified(text, path)
+    nodes: list[ast.AST] = []
+    parents: dict[ast.AST, ast.AST] = {}
+    todo: list[ast.AST] = [tree]
+    while todo:
+        current = todo.pop()
+        nodes.append(current)
+        # The parser shares one object for every Load, Add and the like.
+        children = [n for n in ast.iter_child_nodes(current) if not isinstance(n, _SHARED)]
+        parents.update(dict.fromkeys(children, current))
+        todo += reversed(children)
+    first = {node: number for number, node in enumerate(nodes)}
+    size = dict.fromkeys(nodes, 1)
+    for child in reversed(nodes[1:]):
+        size[parents[child]] += size[child]
+    return Parsed(tree, nodes, parents, first, size)

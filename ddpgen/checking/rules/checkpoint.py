@@ -7,27 +7,30 @@ from collections.abc import Iterator
 from ddpgen.checking.reading.expressions import constant, keyword, matches, receiver, source
 from ddpgen.checking.reading.guards import WITHOUT_DDP, guarded, zero_guard
 from ddpgen.checking.reading.nodes import local_zero_guard
-from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.programs import Module, once
 from ddpgen.checking.reading.values import DDP, follows, is_ddp, mentions
 from ddpgen.checking.registry import rule
 
 
-def saves(module: Module) -> Iterator[tuple[ast.Call, ast.expr | None]]:
+@once
+def saves(module: Module) -> list[tuple[ast.Call, ast.expr | None]]:
     """Calls that write a file of weights, with its path."""
+    found: list[tuple[ast.Call, ast.expr | None]] = []
     for call in module.called("torch.save"):
         path = keyword(call, "f", 1)
         if path is None or not follows(module, path, _in_memory):
-            yield call, path
+            found.append((call, path))
     for call in module.methods("save_pretrained"):
         of_words = matches(receiver(call), r"tokenizer|processor")  # no weights
         if not of_words and not _converts(module, call):
-            yield call, keyword(call, "save_directory", 0)
+            found.append((call, keyword(call, "save_directory", 0)))
+    return found
 
 
 def _converts(module: Module, call: ast.Call) -> bool:
     """Whether the weights were read from a file, here or by a function that this one calls."""
     function = module.function(call)
-    calls = (n for n in ast.walk(function) if isinstance(n, ast.Call)) if function else ()
+    calls = module.calls_below(function) if function else ()
     return any(map(_loads, calls)) or follows(module, receiver(call), _opened)
 
 

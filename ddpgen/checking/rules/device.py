@@ -14,7 +14,7 @@ from ddpgen.checking.reading.expressions import (
 )
 from ddpgen.checking.reading.guards import WITHOUT_DDP, conditions, guarded
 from ddpgen.checking.reading.nodes import is_local_rank
-from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.programs import Module, once
 from ddpgen.checking.reading.values import DDP, binding, follows
 from ddpgen.checking.registry import STYLE, rule
 
@@ -174,8 +174,10 @@ def number_of_hidden_gpu(module: Module) -> Iterator[ast.AST]:
             yield number
 
 
-def _only_visible(module: Module) -> Iterator[ast.expr]:
+@once
+def _only_visible(module: Module) -> list[ast.expr]:
     """The number of the one GPU that a process leaves itself, in every case."""
+    found: list[ast.expr] = []
     for node, target in module.assignments(ast.Subscript):
         hides = constant(target.slice) == "CUDA_VISIBLE_DEVICES" and matches(
             target, r"^os\.environ"
@@ -188,7 +190,8 @@ def _only_visible(module: Module) -> Iterator[ast.expr]:
             value = only.value if isinstance(only, ast.FormattedValue) else None
         if hides and isinstance(value, ast.Name | ast.Attribute | ast.Call | ast.Subscript):
             if not conditions(module, node):
-                yield value
+                found.append(value)
+    return found
 
 
 def _same_value(module: Module, hidden: ast.expr, number: ast.expr) -> bool:

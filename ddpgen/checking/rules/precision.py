@@ -75,7 +75,7 @@ def scaler_whatever_the_type(module: Module) -> Iterator[ast.AST]:
 )
 def scaler_without_autocast(module: Module) -> Iterator[ast.AST]:
     low = ("autocast", "half", "float16", "custom_fwd")
-    if not any(name in module.program.references for name in low):
+    if not any(map(module.program.references, low)):
         yield from scalers(module)
 
 
@@ -136,7 +136,7 @@ def unused_parameter(module: Module) -> Iterator[ast.AST]:
             continue
         if [module.name(base) for base in owner.bases] == ["torch.nn.Module"]:
             frozen = constant(keyword(call, "requires_grad", 1)) is False
-            reads = module.program.references.get(field.attr, [])
+            reads = module.program.references(field.attr)
             if not frozen and not any(_reads_model(n) for _, n in reads):
                 yield call
 

@@ -154,7 +154,7 @@ def unused_sampler(module: Module) -> Iterator[ast.AST]:
         scope = module.scope(node)
         if node.value not in samplers or not isinstance(node.value, ast.Call):
             continue
-        elsewhere = [m for m, _ in module.program.references[target.id] if m is not module]
+        elsewhere = [m for m, _ in module.program.references(target.id) if m is not module]
         reads = module.reads(target.id, scope)
         if all(matches(module.parents[n], r"\.set_epoch$") for n in reads):
             if scope is not module.tree or not elsewhere:

@@ -113,7 +113,7 @@ def rate_rule_without_effect(module: Module) -> Iterator[Hit]:
     if module.program.calls("init_process_group"):
         for field in _fields(module, _RATE):
             name = source(field.target)
-            found = module.program.references.get(name, [])
+            found = module.program.references(name)
             attributes = [n for _, n in found if isinstance(n, ast.Attribute)]
             if not any(isinstance(n.ctx, ast.Load) for n in attributes):
                 yield field, name
