@@ -143,7 +143,12 @@ def _find_texts(cfg: config.Data) -> list[Path]:
     stdlib = cfg.source == "stdlib"
     root = Path(sysconfig.get_path("stdlib") if stdlib else cfg.source)
     pattern, left_out = ("**/*.py", LEFT_OUT) if stdlib else (cfg.pattern, set())
-    found = [path.relative_to(root) for path in root.glob(pattern) if path.is_file()]
+    try:
+        found = [path.relative_to(root) for path in root.glob(pattern) if path.is_file()]
+    except (ValueError, NotImplementedError) as error:  # empty, or not below the folder
+        raise config.ConfigError(
+            f"data.pattern = {pattern!r} names no files below {root}, as '**/*.txt' does: {error}"
+        ) from error
     names = [name for name in found if left_out.isdisjoint(name.parts[:-1])]
     if not stdlib:
         names = [name for name in names if not any(map(_is_hidden, name.parts))]
