@@ -251,7 +251,7 @@ def _read_file(
         with pa.input_stream(str(path), compression="detect") as file:
             first = file.read(FIRST)
         _refuse(path, first)
-        if first.startswith(PARQUET):
+        if first.startswith(PARQUET) or path.suffix.lower() == ".parquet":
             return _of_usual_types(parquet.read_table(path))
         table = csv.read_csv(
             path,

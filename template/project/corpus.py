@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import sysconfig
+import time
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ NO_TOKENS = (b"PK\x03\x04", b"\x93NUMPY", b"\x80\x02", b"\x1f\x8b", b"PAR1", b"G
 FEWEST_HALVES = 50  # that are all 0, for a suspicion
 BLOCK = 2**20  # characters that a thread of the tokenizer takes at once
 BLOCKS = 64
+PATIENCE = 10  # seconds between words about progress
 
 
 class Piece(NamedTuple):
@@ -143,7 +145,12 @@ def _find_texts(cfg: config.Data) -> list[Path]:
     stdlib = cfg.source == "stdlib"
     root = Path(sysconfig.get_path("stdlib") if stdlib else cfg.source)
     pattern, left_out = ("**/*.py", LEFT_OUT) if stdlib else (cfg.pattern, set())
-    found = [path.relative_to(root) for path in root.glob(pattern) if path.is_file()]
+    try:
+        found = [path.relative_to(root) for path in root.glob(pattern) if path.is_file()]
+    except (ValueError, NotImplementedError) as error:  # empty, or not below the folder
+        raise config.ConfigError(
+            f"data.pattern = {pattern!r} names no files below {root}, as '**/*.txt' does: {error}"
+        ) from error
     names = [name for name in found if left_out.isdisjoint(name.parts[:-1])]
     if not stdlib:
         names = [name for name in names if not any(map(_is_hidden, name.parts))]
@@ -298,15 +305,16 @@ class Tokenizer:
 
     def write(self, files: Sequence[Path], target: BinaryIO) -> None:
         """The tokens of all files, one file behind the other."""
+        said = time.monotonic()
         for number, path in enumerate(files, start=1):
             blocks = _blocks(path)
             while group := list(islice(blocks, BLOCKS)):
                 for encoded in self.encode_batch(group, add_special_tokens=False):
                     self._append(encoded.ids, target)
+                if time.monotonic() > said + PATIENCE:
+                    said, done = time.monotonic(), f"{target.tell():,} bytes of tokens, in file"
+                    print(f"{done} {number:,} of {len(files):,}", file=sys.stderr, flush=True)
             self._append(self.end, target)
-            if sys.stderr.isatty():
-                last = "\n" if number == len(files) else ""
-                print(f"\rtokenised {number:,} of {len(files):,} files", end=last, file=sys.stderr)
 
     def _append(self, tokens: list[int], target: BinaryIO) -> None:
         array("H" if self.dtype == "uint16" else "i", tokens).tofile(target)

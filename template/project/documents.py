@@ -34,6 +34,7 @@ SPEAKERS = {
 }
 ROLES = {"system", "developer", "user", "assistant", "tool"}  # of which only one is learnt
 WEIGHTS = ["*.json", "*.jinja", "*.model", "*.safetensors", "*.txt"]  # what is fetched of a model
+WRITTEN = re.compile(r"\s*\[\s*\{\s*[\"'](role|from|content|value)[\"']")  # turns in a text
 AT_ONCE = 1000  # records that are tokenised together
 MODULES = (  # of the standard library, whose functions are asked about
     "_pydecimal calendar codecs collections ftplib functools importlib inspect ipaddress logging "
@@ -183,13 +184,20 @@ def read_file(path: Path, column: str) -> Iterator[Record]:
         place = f"{path}: record {number}"
         names = _columns(row, column) if isinstance(row, dict) else ()
         if not names:
-            found = sorted(map(str, row)) if isinstance(row, dict) else repr(row)[:80]
-            if isinstance(row, list):
-                raise config.ConfigError(f"{place} is a list: call a file with one list .json")
-            raise config.ConfigError(f"{place} has no {column!r} but {found}: set data.column")
+            raise config.ConfigError(f"{place} {_lack(row, column)}")
         content = row[column] if names == (column,) else _pair(row, names, place)
         read = {*names, *MORE, "system"} if len(names) > 1 else {*names}
         yield Record(place, _checked(content, place), tuple(row.keys() - read))
+
+
+def _lack(row: Any, column: str) -> str:
+    """Why a record has nothing to learn from."""
+    if isinstance(row, list):
+        return "is a list: call a file with one list .json"
+    if isinstance(row, dict) and column in row:
+        return f"has no {column!r}: that is null"
+    found = sorted(map(str, row)) if isinstance(row, dict) else repr(row)[:80]
+    return f"has no {column!r} but {found}: set data.column"
 
 
 def _columns(row: dict[str, Any], column: str) -> tuple[str, ...]:
@@ -251,7 +259,13 @@ def _list(text: str, path: Path) -> list[Any]:
 
 def _parsed(line: str, place: str) -> Any:
     try:
-        return json.loads(line)
+        found = json.loads(line)
+        if "\\ud" in line.lower():  # perhaps half of a character, which no tokenizer takes
+            json.dumps(found, ensure_ascii=False).encode()
+        return found
+    except UnicodeEncodeError as error:
+        half = ascii(error.object[error.start])
+        raise config.ConfigError(f"{place} has half of a character, {half}: remove it") from error
     except json.JSONDecodeError as error:
         reason = f"from column {error.colno} on: {error.msg}"
         raise config.ConfigError(f"{place} is no JSON {reason}") from error
@@ -259,6 +273,8 @@ def _parsed(line: str, place: str) -> Any:
 
 def _checked(content: Any, place: str) -> list[dict[str, Any]] | str:
     """A text, or the turns of a conversation without what Parquet adds to them."""
+    if isinstance(content, str) and WRITTEN.match(content):
+        raise config.ConfigError(f"{place} is a conversation within a text: write the list alone")
     if isinstance(content, str) and content.strip():
         return content
     turns = [_named(turn) for turn in content] if isinstance(content, list) else []
@@ -366,8 +382,10 @@ def open_tokenizer(cfg: config.Data, folder: str) -> Any:
     try:
         size = transformers.AutoConfig.from_pretrained(folder).get_text_config()
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    except (OSError, ValueError) as error:
-        raise config.ConfigError(f"data.pretrained = {cfg.pretrained!r}: {error}") from error
+    except Exception as error:  # of a tokenizer that is cut off; the library has no narrower one
+        raise config.ConfigError(
+            f"data.pretrained = {cfg.pretrained!r}: no config or no tokenizer to read: {error}"
+        ) from error
     positions = getattr(size, "max_position_embeddings", cfg.length)
     if cfg.length > positions:
         raise config.ConfigError(f"data.length = {cfg.length}: the model has {positions} positions")

@@ -5,6 +5,7 @@ import io
 import os
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ SPLITS = {TRAINING, "training", "test", "testing", *VALIDATION}  # no names of c
 HIDDEN = (".", "__", "@eaDir")  # how names begin that programs keep for themselves
 SYSTEM = {"Thumbs.db", "desktop.ini"}  # files that a system writes beside images
 READERS = 16  # threads that look at files; Pillow decodes beside them
+PATIENCE = 10  # seconds between words about progress
 WIDE = {"I", "I;16", "I;16B", "I;16L", "I;16N"}  # Pillow's names for one channel of 16 bits
 BITS_12 = 2**12  # more than each pixel of many cameras and scanners has, in files of 16 bits
 UPPER_HALVES = [value >> 8 for value in range(2**16)]
@@ -277,12 +279,13 @@ def _list(root: Path, folder: Path, classes: list[str]) -> list[Place]:
 
 def look(places: Sequence[Place], see: Callable[[Place], Seen]) -> Iterator[Seen]:
     """What is seen at each place, in their order: a damaged image would end the run hours later."""
+    said = time.monotonic()
     with ThreadPoolExecutor(READERS) as pool:
         for done, seen in enumerate(pool.map(see, places), start=1):
             yield seen
-            if sys.stderr.isatty() and (done % 1000 == 0 or done == len(places)):
-                last = "\n" if done == len(places) else ""
-                print(f"\rlooked at {done:,} of {len(places):,} images", end=last, file=sys.stderr)
+            if time.monotonic() > said + PATIENCE:
+                said = time.monotonic()
+                print(f"looked at {done:,} of {len(places):,} images", file=sys.stderr, flush=True)
 
 
 class Notes:

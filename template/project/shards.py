@@ -129,6 +129,8 @@ def _members(path: Path) -> tuple[list[tuple[str, images.Place]], dict[str, str]
                     name = f"{path}: {member.name}"
                     place = images.Place(str(path), 0, name, member.offset_data, member.size)
                     found.append((key, place))
+            if path.stat().st_size < archive.offset + tarfile.BLOCKSIZE:  # for the mark of the end
+                raise tarfile.ReadError("it has no end, as a file that was cut off")
     except (tarfile.TarError, ValueError) as error:  # an error of the disk is another one
         raise config.ConfigError(f"{path} cannot be read as a tar file: {error}") from error
     if not found:

@@ -365,7 +365,7 @@ MUTATIONS = [
         "[row.text for row in train], cfg.vocabulary",
         "[row.text for row in train + val], cfg.vocabulary", check=CONTENT),
     Mutation("S12", "any number is a class", "mlp", "data.py",
-        "    if fractions or (", "    if False and (",
+        "    if fractions or many or", "    if",
         check=CONTENT),
     Mutation("S12", "the task is not compared with the column", "table", "columns.py",
         "    if whole and 1 < distinct <= len(array) / 2:\n", "    if distinct > 1:\n",

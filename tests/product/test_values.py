@@ -62,7 +62,13 @@ LONG = {
     f"run.seed={2**64}": "has more than the 64 bits of a whole number",
     f"data.split_seed=-{2**63}": "has more than the 64 bits of a whole number",
     f"train.clip_norm={10**400}": "has more than the 64 bits of a whole number",
-    f"train.epochs={'9' * 5000}": "must be of type int",
+    f"train.epochs={'9' * 5000}": "must be a whole number",
+    "ddp.timeout_seconds=10000000000": "must be at least 1 and below 2**31",
+    "ddp.bucket_mb=9000000000000": "must be at least 0 and below 2**31",
+    "data.workers=1000000": "data.workers = 1000000 must be at most ",
+    "checkpoint.max_minutes=3h 20m": "checkpoint.max_minutes = '3h 20m' must be a number",
+    "checkpoint.max_minutes=01:30:00": "checkpoint.max_minutes = 01:30:00 must be a number",
+    "log.curve=False": "log.curve = 'False' must be true or false",
     "run.matmul_precision=2020-01-01": 'choose one of "highest", "high", "medium"',
     "--processes=0": "--processes 0 must be at least 1",
     "--processes=-3": "--processes -3 must be at least 1",
@@ -77,6 +83,14 @@ def test_numbers_that_no_computer_takes_are_refused(argument: str, tmp_path: Pat
     assert run.codes == [2], run.output
     assert LONG[argument] in run.output, run.output
     assert "Traceback" not in run.output, run.output
+
+
+def test_a_run_may_be_meant_to_last(tmp_path: Path) -> None:
+    """A table of its learning rates took more memory than there is."""
+    template.write({"model": "mlp"}, tmp_path)
+    lasting = [f"train.epochs={2**31 - 1}", "checkpoint.max_minutes=0.001"]
+    run = forkserver.train(tmp_path, 1, lasting)
+    assert run.codes == [75], run.output
 
 
 @pytest.mark.parametrize(
@@ -124,6 +138,14 @@ def test_a_path_may_begin_in_the_home(tmp_path: Path) -> None:
         check=True,
     )
     assert done.stdout == f"{tmp_path}/rows.csv ~ a~/b\n"
+
+
+def test_words_of_a_tokenizer_fit_into_memory(tmp_path: Path) -> None:
+    """The library ended the process."""
+    template.write({"model": "text-classifier"}, tmp_path)
+    run = forkserver.train(tmp_path, 1, ["data.vocabulary=2000000000"])
+    assert run.codes == [2], run.output
+    assert "data.vocabulary = 2000000000 must be at least 1 and below 2**24" in run.output
 
 
 SIZES = {

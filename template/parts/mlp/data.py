@@ -100,7 +100,6 @@ def _read_bundled(name: str) -> tuple[Tensor, Tensor]:
 
 def _read_file(cfg: config.Data) -> tuple[Tensor, Tensor]:
     """Features [rows, columns] float32, and the numbers of the classes [rows] int64."""
-    import pyarrow as pa
     from pyarrow import csv, parquet
 
     path = Path(cfg.source)
@@ -108,14 +107,17 @@ def _read_file(cfg: config.Data) -> tuple[Tensor, Tensor]:
         raise config.ConfigError(f"data.source = {cfg.source!r}: there is no such file")
     try:
         table = parquet.read_table(path) if path.suffix == ".parquet" else csv.read_csv(path)
-    except pa.ArrowInvalid as error:
+        names = table.column_names
+    except (OSError, ValueError) as error:  # Arrow's are such, too
         raise config.ConfigError(f"{path} cannot be read: {error}") from error
-    if cfg.target not in table.column_names:
-        raise config.ConfigError(f"data.target = {cfg.target!r}: choose of {table.column_names}")
+    if len({*names}) < len(names):
+        raise config.ConfigError(f"{path}: two columns have the same name: {', '.join(names)}")
+    if cfg.target not in names:
+        raise config.ConfigError(f"data.target = {cfg.target!r}: choose of {names}")
     if not table.num_rows:
         raise config.ConfigError(f"{path} has no rows")
     targets = _number_classes(cfg, table[cfg.target].to_pylist())
-    cells = [_numbers(path, n, table[n].to_pylist()) for n in table.column_names if n != cfg.target]
+    cells = [_numbers(path, n, table[n].to_pylist()) for n in names if n != cfg.target]
     return torch.tensor(cells, dtype=torch.float32).T.contiguous(), targets
 
 
@@ -125,9 +127,10 @@ def _number_classes(cfg: config.Data, labels: list[Any]) -> Tensor:
         raise config.ConfigError(f"{cfg.source}: row {labels.index(None) + 1} has no target")
     distinct = set(labels)
     fractions = any(isinstance(label, float) and not label.is_integer() for label in distinct)
-    if fractions or (len(distinct) > len(labels) / 2 and not isinstance(labels[0], str)):
+    many = len(distinct) > len(labels) / 2 and not isinstance(labels[0], str)
+    if fractions or many or len(distinct) < 2:
         raise config.ConfigError(
-            f"data.target = {cfg.target!r} has {len(distinct)} different numbers in {len(labels)} "
+            f"data.target = {cfg.target!r} has {len(distinct)} different values in {len(labels)} "
             "rows, which are no classes: a project with model=table predicts quantities"
         )
     classes = {label: number for number, label in enumerate(sorted(distinct))}

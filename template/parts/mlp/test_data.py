@@ -60,8 +60,9 @@ REFUSED = {
     "1.5,a\n,b\n": r"column 'size' is empty in row 2",
     "1.5,a\nmany,b\n": r"column 'size' is '1\.5' in row 1",
     "1.5,a\ninf,b\n": r"column 'size' is inf in row 2",
-    "1,0.25\n2,0.5\n": r"2 different numbers in 2 rows, which are no classes",
+    "1,0.25\n2,0.5\n": r"2 different values in 2 rows, which are no classes",
     "1,1\n2,\n3,1\n": r"row 2 has no target",
+    "1,a\n2,a\n": r"1 different values in 2 rows, which are no classes",
 }
 
 

@@ -4,7 +4,7 @@ class Data:
     text: str
     label: str
     pretrained: str
-    vocabulary: settings.Count
+    vocabulary: Annotated[int, "at least 1 and below 2**24", lambda number: 1 <= number < 2**24]
     length: settings.Count
     folder: str
     validation: settings.Fraction

@@ -343,7 +343,13 @@ def _cells(reader: Iterator[list[str]], path: Path) -> list[list[str]]:
 
 def _parsed(line: str, place: str) -> Any:
     try:
-        return json.loads(line)
+        found = json.loads(line)
+        if "\\ud" in line.lower():  # perhaps half of a character, which no tokenizer takes
+            json.dumps(found, ensure_ascii=False).encode()
+        return found
+    except UnicodeEncodeError as error:
+        half = ascii(error.object[error.start])
+        raise config.ConfigError(f"{place} has half of a character, {half}: remove it") from error
     except json.JSONDecodeError as error:
         reason = f"from column {error.colno} on: {error.msg}"
         raise config.ConfigError(f"{place} is no JSON {reason}") from error
@@ -400,8 +406,10 @@ def open_pretrained(cfg: config.Data) -> Pretrained:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         with torch.device("meta"):
             network = transformers.AutoModelForSequenceClassification.from_config(size)
-    except (OSError, ValueError) as error:
-        raise config.ConfigError(f"data.pretrained = {cfg.pretrained!r}: {error}") from error
+    except Exception as error:  # of a tokenizer that is cut off; the library has no narrower one
+        raise config.ConfigError(
+            f"data.pretrained = {cfg.pretrained!r}: no config or no tokenizer to read: {error}"
+        ) from error
     if reason := _refusal(cfg, size, tokenizer, network):
         raise config.ConfigError(f"data.pretrained = {cfg.pretrained!r}: {reason}")
     has_head = any("SequenceClassification" in name for name in size.architectures or [])

@@ -1,23 +1,14 @@
 def wrap(model: nn.Module, process: Process, cfg: config.Config) -> DistributedDataParallel:
-    """Prepare the model for this rank, in the only order that works.
-
+    """Prepare the model for this rank: moved first, as DDP keeps references to the parameters."""
     # {% if running_statistics == 'sync' %}
-    Conversion comes before the move, so that new modules move too. The move comes before the wrap,
-    because DDP keeps references to the parameters. Compilation is in place, so that names in
-    checkpoints stay as they are.
-    # {% else %}
-    The move comes before the wrap, because DDP keeps references to the parameters. Compilation is
-    in place, so that names in checkpoints stay as they are.
-    # {% endif %}
-    """
-    # {% if running_statistics == 'sync' %}
+    # Before the move, so that new modules move, too.
     if process.device.type == "cuda":
         model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
     elif process.is_main:
         print("SyncBatchNorm needs GPUs: on CPUs each rank normalises its own micro-batch")
     # {% endif %}
     model = model.to(process.device)
-    if cfg.run.compile:
+    if cfg.run.compile:  # in place, so that names in checkpoints stay as they are
         model.compile()
     return DistributedDataParallel(
         model,

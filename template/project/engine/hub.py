@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import safetensors
+
 import config
 
 SNAPSHOTS = "snapshots"  # the folder in which the hub's caches have revisions
@@ -12,8 +14,20 @@ def find(name: str, folder: str, fetch: Callable[..., str], fetching: bool = Fal
     """The network that was in `folder` on the node which prepared the data, as it is on this node.
 
     Of a folder that the user named there is no other. Raises ConfigError where the network is gone,
-    or cannot be fetched.
+    damaged, or cannot be fetched.
     """
+    found = _find(name, folder, fetch, fetching)
+    for path in sorted(Path(found).glob("*.safetensors")) if found else ():
+        try:
+            safetensors.safe_open(path, "pt")
+        except safetensors.SafetensorError as error:
+            raise config.ConfigError(
+                f"{path} is damaged, cut off or no file of weights: fetch it again ({error})"
+            ) from error
+    return found
+
+
+def _find(name: str, folder: str, fetch: Callable[..., str], fetching: bool) -> str:
     if Path(name).is_dir() or Path(folder).parent.name != SNAPSHOTS:
         if folder and not Path(folder).is_dir():
             raise gone(folder)

@@ -15,13 +15,15 @@ from typing import Annotated, Any, Literal, TypeVar
 Settings = TypeVar("Settings")
 
 # Types of values, each with the condition that a value has to meet.
-Count = Annotated[int, "at least 1", lambda number: number >= 1]
-Natural = Annotated[int, "at least 0", lambda number: number >= 0]
+Count = Annotated[int, "at least 1 and below 2**31", lambda number: 1 <= number < 2**31]
+Natural = Annotated[int, "at least 0 and below 2**31", lambda number: 0 <= number < 2**31]
+Seed = Annotated[int, "at least 0", lambda number: number >= 0]
 Positive = Annotated[float, "above 0", lambda number: number > 0]
 Amount = Annotated[float, "at least 0, and finite", lambda number: 0 <= number < math.inf]
 Fraction = Annotated[float, "above 0 and below 1", lambda number: 0 < number < 1]
 Share = Annotated[float, "at least 0 and below 1", lambda number: 0 <= number < 1]
 Name = Annotated[str, "a plain folder name", lambda name: Path(name).name == name != ".."]
+WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text in quotes"}
 
 
 class ConfigError(Exception):
@@ -33,10 +35,7 @@ class RankError(ConfigError):
 
 
 def load(kind: type[Settings], paths: Sequence[Path], overrides: Sequence[str] = ()) -> Settings:
-    """Read files into a dataclass; a later file wins, and overrides `section.key=value` win last.
-
-    Raises ConfigError for an unknown, missing or mistyped key, and names the nearest valid key.
-    """
+    """Read files into a dataclass; a later one wins, and overrides `section.key=value` last."""
     tables: dict[str, Any] = {}
     for path in paths:
         for section, table in _read(path).items():
@@ -54,7 +53,7 @@ def folder(key: str, path: str | Path) -> Path:
         Path(path).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"{key}: cannot make {path}: {error.strerror}") from error
-    if not os.access(path, os.W_OK):
+    if not os.access(Path(path), os.W_OK):
         raise ConfigError(f"{key}: {path} may not be written")
     return Path(path)
 
@@ -126,7 +125,8 @@ def _build(kind: Any, value: Any, where: str) -> Any:
     if type(value) is int and abs(value) >= 2**63:
         raise ConfigError(f"{where} = {value} has more than the 64 bits of a whole number")
     if type(value) is not kind and (kind, type(value)) != (float, int):  # and true is no int
-        raise ConfigError(f"{where} = {value!r} must be of type {kind.__name__}")
+        shown = repr(value) if isinstance(value, str) else value  # a time as 01:30:00
+        raise ConfigError(f"{where} = {shown} must be {WORDS.get(kind, kind.__name__)}")
     if kind is str:
         value = os.path.expandvars(f"$HOME{value[1:]}" if value[:2] == "~/" else value)
     return kind(value)

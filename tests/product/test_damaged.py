@@ -1,0 +1,147 @@
+"""Files of data that are empty, cut off, or of another kind than they are called: told by name."""
+
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from PIL import Image
+from pyarrow import parquet
+from tokenizers import ByteLevelBPETokenizer
+
+from product import forkserver, template
+
+ROWS = 40
+TEXT = "a line of text\n" * ROWS
+
+
+def table(path: Path) -> None:
+    columns = {"text": [f"text {n}" for n in range(ROWS)], "label": [n % 2 for n in range(ROWS)]}
+    parquet.write_table(pa.table({**columns, "messages": columns["text"]}), path)
+
+
+def archive(path: Path) -> None:
+    with tarfile.open(path, "w") as file:
+        for number in range(8):
+            Image.new("RGB", (9, 9), (number, 0, 0)).save(image := path.with_suffix(".png"))
+            file.add(image, f"{'ab'[number % 2]}/{number}.png")
+
+
+def lines(path: Path) -> None:
+    path.write_text("".join(json.dumps({"text": TEXT, "label": n % 2}) + "\n" for n in range(ROWS)))
+
+
+def tokenizer(path: Path) -> None:
+    trained = ByteLevelBPETokenizer()
+    trained.train_from_iterator([TEXT], 300, show_progress=False)
+    trained.save(str(path))
+
+
+SPOILT: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda _: b"",
+    "cut off": lambda content: content[: len(content) // 2 + 7],
+    "cut off at a block": lambda content: content[: len(content) // 1024 * 512],
+    "a text": lambda _: b"name,age\nAda,36\n",
+}
+# Family, name of the file, what writes a good one, and the other settings.
+FILES = [
+    ("mlp", "a.parquet", table, ["data.target=label"]),
+    ("table", "a.parquet", table, ["data.target=label"]),
+    ("text-classifier", "a.parquet", table, []),
+    ("text-classifier", "a.jsonl", lines, []),
+    ("causal-lm", "a.parquet", table, []),
+    ("causal-lm", "a.jsonl", lines, ["data.column=text"]),
+    ("resnet", "a.parquet", table, []),
+    ("resnet", "a.tar", archive, []),
+    ("vision", "a.tar", archive, []),
+    ("gpt", "a.json", tokenizer, []),
+]
+
+
+@pytest.mark.parametrize("kind", SPOILT)
+@pytest.mark.parametrize(("model", "name", "write", "settings"), FILES)
+def test_damaged_files_are_named(
+    model: str,
+    name: str,
+    write: Callable[[Path], None],
+    settings: list[str],
+    kind: str,
+    tmp_path: Path,
+) -> None:
+    """In one line and with exit code 2; a Parquet file was told as a table of another kind."""
+    template.write({"model": model}, tmp_path / "project")
+    write(path := tmp_path / name)
+    path.write_bytes(SPOILT[kind](path.read_bytes()))
+    source = f"data.source={path}"
+    if model == "gpt":
+        (tmp_path / "a.txt").write_text(TEXT)
+        source = f"data.source={tmp_path / 'a.txt'}"
+        settings = [f"data.tokenizer={path}", "data.vocabulary=300"]
+    run = forkserver.train(tmp_path / "project", 1, [source, *settings])
+    assert run.codes == [2], run.output
+    assert "Traceback" not in run.output, run.output
+    assert str(path) in run.output, run.output
+    assert "CSV parse" not in run.output, run.output
+
+
+CHAT = [{"role": "user", "content": "why?"}, {"role": "assistant", "content": "so."}]
+TABLE = "name,label\n" + "1,a\n2,b\n" * ROWS
+# Family, name of a file, its content, and the words of the error.
+TOLD = {
+    "two columns": ("mlp", "a.csv", TABLE.replace("name", "label").encode(), "same name: label"),
+    "names in Latin-1": ("mlp", "a.csv", TABLE.replace("n", "\xe9").encode("latin-1"), "utf-8"),
+    "no gzip": ("mlp", "a.csv.gz", TABLE.encode(), "a.csv.gz cannot be read"),
+    "one class": (
+        "mlp",
+        "a.csv",
+        TABLE.replace(",b", ",a").encode(),
+        "1 different values in ",
+    ),
+    "half of a character": (
+        "causal-lm",
+        "a.jsonl",
+        b'{"messages": "so \\ud83d"}\n' * ROWS,
+        r"line 1 has half of a character, '\ud83d': remove it",
+    ),
+    "half of a character in a text": (
+        "text-classifier",
+        "a.jsonl",
+        b'{"text": "so \\ud83d", "label": 1}\n' * ROWS,
+        r"line 1 has half of a character, '\ud83d': remove it",
+    ),
+    "a conversation in a text": (
+        "causal-lm",
+        "a.jsonl",
+        (json.dumps({"messages": json.dumps(CHAT)}) + "\n").encode() * ROWS,
+        "record 1 is a conversation within a text: write the list alone",
+    ),
+    "null": (
+        "causal-lm",
+        "a.jsonl",
+        b'{"messages": null}\n' * ROWS,
+        "record 1 has no 'messages': that is null",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TOLD)
+def test_contents_that_no_run_can_use_are_told(case: str, tmp_path: Path) -> None:
+    """Some ended in a traceback, others trained, on nothing of use."""
+    model, name, content, words = TOLD[case]
+    template.write({"model": model}, tmp_path / "project")
+    (tmp_path / name).write_bytes(content)
+    settings = ["data.target=label"] if model == "mlp" else []
+    run = forkserver.train(tmp_path / "project", 1, [f"data.source={tmp_path / name}", *settings])
+    assert run.codes == [2], run.output
+    assert words in run.output, run.output
+
+
+@pytest.mark.parametrize("pattern", ["", "/etc/*", "**x"])
+def test_patterns_that_name_no_files_are_told(pattern: str, tmp_path: Path) -> None:
+    template.write({"model": "gpt"}, tmp_path / "project")
+    overrides = [f"data.source={tmp_path}", f"data.pattern={pattern}"]
+    run = forkserver.train(tmp_path / "project", 1, overrides)
+    assert run.codes == [2], run.output
+    assert f"error: data.pattern = {pattern!r} names no files below {tmp_path}" in run.output
