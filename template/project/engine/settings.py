@@ -35,7 +35,7 @@ class RankError(ConfigError):
 
 
 def load(kind: type[Settings], paths: Sequence[Path], overrides: Sequence[str] = ()) -> Settings:
-    """Read files into a dataclass; a later one wins, and overrides `section.key=value` last."""
+    """Read files into a dataclass; later ones win, overrides last. ConfigError names a bad key."""
     tables: dict[str, Any] = {}
     for path in paths:
         for section, table in _read(path).items():
