@@ -1333,7 +1333,8 @@ MUTATIONS = [
         check="how long it takes is not in the source"),
     Mutation("O4", "memory of the device is given back after each step", "mlp", "train.py",
         "            ends_epoch = state.step % per_epoch == 0 or",
-        "            torch.cuda.empty_cache()\n            ends_epoch = state.step % per_epoch == 0 or",
+        "            torch.cuda.empty_cache()\n"
+        "            ends_epoch = state.step % per_epoch == 0 or",
         check="that it is in the loop of the steps is said in another function"),
     Mutation("O4", "a search for NaN is left on", "mlp", "train.py",
         "    if cfg.deterministic:\n",
