@@ -118,10 +118,9 @@ def _build(kind: Any, value: Any, where: str) -> Any:
             raise ConfigError(f"{where} = {built!r} must be {words}")
         return built
     if isinstance(kind, types.GenericAlias):
-        (item,) = typing.get_args(kind)
         if not isinstance(value, list):
             raise ConfigError(f'{where} = {value!r} must be a list, such as ["a", "b"]')
-        return [_build(item, element, f"{where}[{i}]") for i, element in enumerate(value)]
+        return [_build(typing.get_args(kind)[0], v, f"{where}[{i}]") for i, v in enumerate(value)]
     if type(value) is int and abs(value) >= 2**63:
         raise ConfigError(f"{where} = {value} has more than the 64 bits of a whole number")
     if type(value) is not kind and (kind, type(value)) != (float, int):  # and true is no int

@@ -45,7 +45,7 @@ REASONS = {
 @pytest.mark.parametrize("manifest", REASONS)
 def test_reason_is_said(manifest: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The words name the file and its fault, and an older file is used."""
-    good, bad = save(tmp_path, 1), save(tmp_path, 2)
+    bad, good = save(tmp_path, 2), save(tmp_path, 1)  # copied in any order
     bad.with_suffix(".json").write_text(manifest)
     bad.with_suffix(".pt.partial").write_bytes(b"half")  # of a save that was killed: no word of it
     assert checkpoint.newest_good(tmp_path) == str(good)

@@ -204,6 +204,7 @@ class Stage:
 
 def seconds(limit: str) -> int:
     """A time limit, HH:MM:SS."""
+    assert limit.count(":") == 2, f"{limit}: write the hours, too"
     hours, minutes, rest = (int(part) for part in limit.split(":"))
     return 3600 * hours + 60 * minutes + rest
 
