@@ -33,7 +33,7 @@ begin_or_give_up() {
         status=1
         look_back
         if [[ ! $reason ]]; then
-            rm -rf "$1"
+            rm -rf "$1" || true
             exit 93
         fi
     fi
@@ -143,7 +143,7 @@ look_back() {
 # Runs `start_once`, and again after a crash: $1 is the folder of the job, $2 the seconds between two starts, $3 the launch file.
 same_run=() # the argument with which a start continues the run of the start before
 start_again() {
-    trap 'rm -rf "$JOB_FOLDER"' EXIT
+    trap 'rm -rf "$JOB_FOLDER" || true' EXIT # a file server keeps what is open: no job fails by that
     while begin_start "$1"; do
         start_once
         look_back

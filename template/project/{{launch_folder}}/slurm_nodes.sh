@@ -36,8 +36,9 @@ again=0
 leave() {
     kill -KILL "$timer" 2>/dev/null || true
     ((again == 0)) || return 0
-    wait # whoever ends the job may grant its ranks a save
-    rm -rf "$JOB_FOLDER"
+    # Whoever ends the job may grant its ranks a save. A file server may keep what is open: no job fails by that.
+    wait
+    rm -rf "$JOB_FOLDER" || true
 }
 
 # SLURM itself takes SlurmdTimeout, often 300 s, to notice that a node is lost. Without any answer the question failed.

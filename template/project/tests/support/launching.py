@@ -67,6 +67,8 @@ PYTHON_AT_WORK = '[[ " $* " == *" --prepare-only "* ]] || exec rank\n'
 NEARLY_OVER = '(($1 < {} / 2)) || set -- 2\nexec /bin/sleep "$@"\n'
 # This job may run on a part of the machine's cores.
 NPROC = f"[[ $1 == --all ]] && echo {2 * CORES} || echo {CORES}\n"
+# A folder stays while another node writes into it, or a file server keeps what is open.
+KEPT = '/bin/rm "$@" && [[ $1 != -rf ]]\n'
 # Runs the command on this machine in place of the container.
 CONTAINER = """
 while [[ $1 != bash && $1 != python ]]; do shift; done
@@ -123,7 +125,7 @@ class Stage:
         path = f"{self.bin}:{os.environ['PATH']}"
         self.variables = {"PATH": path, "HOME": str(folder), **variables}
         everywhere = dict.fromkeys(("torchrun", "python", "ready", "told", "saved"), "")
-        everywhere |= {"apptainer": CONTAINER, "docker": CONTAINER, "nproc": NPROC}
+        everywhere |= {"apptainer": CONTAINER, "docker": CONTAINER, "nproc": NPROC, "rm": KEPT}
         for name, script in {**everywhere, **stand_ins}.items():
             self.stand_in(name, script)
 
