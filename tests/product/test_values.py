@@ -65,7 +65,7 @@ LONG = {
     f"train.epochs={'9' * 5000}": "must be a whole number",
     "ddp.timeout_seconds=10000000000": "must be at least 1 and below 2**31",
     "ddp.bucket_mb=9000000000000": "must be at least 0 and below 2**31",
-    "data.workers=1000000": "data.workers = 1000000 must be at most ",
+    "data.workers=1000000": "data.workers = 1000000 must be from 0 to 16 a core",
     "checkpoint.max_minutes=3h 20m": "checkpoint.max_minutes = '3h 20m' must be a number",
     "checkpoint.max_minutes=01:30:00": "checkpoint.max_minutes = 01:30:00 must be a number",
     "log.curve=False": "log.curve = 'False' must be true or false",

@@ -12,7 +12,7 @@ class Data:
     validation: settings.Fraction
     window: settings.Count
     windows_per_epoch: settings.Count
-    workers: settings.Natural
+    workers: settings.Workers
 
 
 @dataclass(frozen=True)

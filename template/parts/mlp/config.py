@@ -5,7 +5,7 @@ class Data:
     folder: str
     validation: settings.Fraction
     split_seed: int
-    workers: settings.Natural
+    workers: settings.Workers
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ class Data:
     zoom: settings.Share
     shift: settings.Share
     flip: bool
-    workers: settings.Natural
+    workers: settings.Workers
 
 
 @dataclass(frozen=True)

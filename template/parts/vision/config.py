@@ -11,7 +11,7 @@ class Data:
     flip: bool
     jitter: settings.Share
     mixup: settings.Amount
-    workers: settings.Natural
+    workers: settings.Workers
 
 
 @dataclass(frozen=True)

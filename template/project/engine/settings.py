@@ -18,6 +18,7 @@ Settings = TypeVar("Settings")
 Count = Annotated[int, "at least 1 and below 2**31", lambda number: 1 <= number < 2**31]
 Natural = Annotated[int, "at least 0 and below 2**31", lambda number: 0 <= number < 2**31]
 Seed = Annotated[int, "at least 0", lambda number: number >= 0]
+Workers = Annotated[int, "from 0 to 16 a core", lambda n: 0 <= n <= 16 * (os.cpu_count() or 1)]
 Positive = Annotated[float, "above 0", lambda number: number > 0]
 Amount = Annotated[float, "at least 0, and finite", lambda number: 0 <= number < math.inf]
 Fraction = Annotated[float, "above 0 and below 1", lambda number: 0 < number < 1]
