@@ -44,6 +44,13 @@ PAGES = {
 
 
 SUMMARY = "summary"
+# Options that are whole numbers: their default, and what they are.
+NUMBERS = {
+    "seed": (0, "what is drawn at random follows from this number"),
+    "edits": (10, "how many random edits are updated"),
+    "attacks": (100, "how many hostile sets of answers are tried"),
+    "kills": (1, "how often each command is killed"),
+}
 
 
 class Scheduling(LoadScopeScheduling):
@@ -191,17 +198,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=0,
         help=f"after so many, programs in ranks that stay are skipped; {slowness.REST} later all",
     )
-    parser.addoption(
-        "--seed", type=int, default=0, help="what is drawn at random follows from this number"
-    )
-    parser.addoption("--edits", type=int, default=10, help="how many random edits are updated")
-    parser.addoption(
-        "--attacks", type=int, default=100, help="how many hostile sets of answers are tried"
-    )
+    for name, (default, words) in NUMBERS.items():
+        parser.addoption(f"--{name}", type=int, default=default, help=words)
     parser.addoption(
         "--faults", action="store_true", help="put mistakes into ddpgen itself, one at a time"
     )
-    parser.addoption("--kills", type=int, default=1, help="how often each command is killed")
     parser.addoption(
         "--mutants",
         choices=["some", "all"],

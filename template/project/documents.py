@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 import config
+from engine import jsonl
 
 IGNORE = -100  # the target of a token that does not count: of questions, of padding
 ROWS, TOKENIZER, ABOUT = "rows.pt", "tokenizer", "about.json"  # what is prepared
@@ -237,8 +238,9 @@ def _rows(path: Path) -> Iterator[Any]:
             if path.suffix == ".json":
                 yield from _list(file.read(), path)
                 return
-            lines = enumerate(file, start=1)
-            yield from (_parsed(line, f"{path}: line {n}") for n, line in lines if line.strip())
+            for number, text in enumerate(file, start=1):
+                if text.strip():
+                    yield jsonl.line(text, f"{path}: line {number}")
     except (OSError, ValueError) as error:
         if getattr(error, "errno", None):
             raise  # of the disk; Arrow's errors of a file have no number
@@ -247,7 +249,7 @@ def _rows(path: Path) -> Iterator[Any]:
 
 def _list(text: str, path: Path) -> list[Any]:
     try:
-        content = json.loads(text)
+        content = jsonl.loads(text, str(path))
     except json.JSONDecodeError as error:
         more = ": call a file with a record in each line .jsonl" * error.msg.startswith("Extra")
         raise config.ConfigError(f"{path} is no .json file: {error}{more}") from error
@@ -255,20 +257,6 @@ def _list(text: str, path: Path) -> list[Any]:
         names = f", but an object with {sorted(content)}" if isinstance(content, dict) else ""
         raise config.ConfigError(f"{path} holds no list of records{names}: write the list alone")
     return content
-
-
-def _parsed(line: str, place: str) -> Any:
-    try:
-        found = json.loads(line)
-        if "\\ud" in line.lower():  # perhaps half of a character, which no tokenizer takes
-            json.dumps(found, ensure_ascii=False).encode()
-        return found
-    except UnicodeEncodeError as error:
-        half = ascii(error.object[error.start])
-        raise config.ConfigError(f"{place} has half of a character, {half}: remove it") from error
-    except json.JSONDecodeError as error:
-        reason = f"from column {error.colno} on: {error.msg}"
-        raise config.ConfigError(f"{place} is no JSON {reason}") from error
 
 
 def _checked(content: Any, place: str) -> list[dict[str, Any]] | str:

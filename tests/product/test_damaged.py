@@ -105,6 +105,12 @@ TOLD = {
         b'{"messages": "so \\ud83d"}\n' * ROWS,
         r"line 1 has half of a character, '\ud83d': remove it",
     ),
+    "half of a character in a list": (
+        "causal-lm",
+        "a.json",
+        json.dumps([{"messages": "so \ud83d"}] * ROWS).encode(),
+        r"a.json has half of a character, '\ud83d': remove it",
+    ),
     "half of a character in a text": (
         "text-classifier",
         "a.jsonl",

@@ -93,7 +93,6 @@ class Program:
     def __init__(self, modules: list[Module], distributed: bool) -> None:
         self.modules = modules
         self.distributed = distributed
-        self._said: dict[str | re.Pattern[str], bool] = {}
 
     @cached_property
     def framework(self) -> str:
@@ -191,9 +190,7 @@ class Program:
 
     def says(self, pattern: str | re.Pattern[str]) -> bool:
         """Whether any module's source contains a pattern; every rule asks for every module."""
-        if pattern not in self._said:
-            self._said[pattern] = any(module.says(pattern) for module in self.modules)
-        return self._said[pattern]
+        return any(module.says(pattern) for module in self.modules)
 
 
 def _may_be_own(module: Module, node: ast.AST, owner: ast.AST, name: str) -> bool:

@@ -126,7 +126,7 @@ class Source:
         return dict(found)
 
     def says(self, pattern: str | re.Pattern[str]) -> bool:
-        """Whether the source contains a pattern; several programs ask for the same."""
+        """Whether the source contains a pattern; every rule asks for every module."""
         if pattern not in self._said:
             self._said[pattern] = re.search(pattern, self.text) is not None
         return self._said[pattern]

@@ -476,6 +476,9 @@ def test_preparation_repeats(tmp_path: Path) -> None:
 ANSWER = {"role": "assistant", "content": "Yes."}
 MISTAKES = {
     "line 2 is no JSON": '{"messages": "a text"}\nhello\n',
+    "line 1 has half of a character": '{"messages": "\\ud83d"}\n',
+    "record 1 is a conversation within a text": json.dumps({"messages": json.dumps([ANSWER])}),
+    "record 1 has no 'messages': that is null": '{"messages": null}\n',
     "record 1 has no 'messages' but .'text'.: set data.column": '{"text": "hello"}\n',
     "record 1 is neither a text nor a list": '{"messages": [{"role": "user", "text": "?"}]}\n',
     "record 2 is neither a text nor a list": '{"messages": "a"}\n{"messages": "  "}\n',

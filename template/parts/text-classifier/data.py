@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 import config
-from engine import hub
+from engine import hub, jsonl
 
 UNIT = "samples"  # of the throughput
 IGNORE = -100  # the target of a text that does not count: padding
@@ -307,7 +307,7 @@ def _read_lines(path: Path) -> list[Any]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         if path.suffix == ".jsonl":
             lines = enumerate(file, start=1)
-            return [_parsed(line, f"{path}: line {n}") for n, line in lines if line.strip()]
+            return [jsonl.line(text, f"{path}: line {n}") for n, text in lines if text.strip()]
         header = file.readline()
         file.seek(0)
         delimiter = max(",;\t", key=header.count)
@@ -339,20 +339,6 @@ def _cells(reader: Iterator[list[str]], path: Path) -> list[list[str]]:
             "pandas read_csv with quoting=3, then to_csv)"
         ) from error
     return found
-
-
-def _parsed(line: str, place: str) -> Any:
-    try:
-        found = json.loads(line)
-        if "\\ud" in line.lower():  # perhaps half of a character, which no tokenizer takes
-            json.dumps(found, ensure_ascii=False).encode()
-        return found
-    except UnicodeEncodeError as error:
-        half = ascii(error.object[error.start])
-        raise config.ConfigError(f"{place} has half of a character, {half}: remove it") from error
-    except json.JSONDecodeError as error:
-        reason = f"from column {error.colno} on: {error.msg}"
-        raise config.ConfigError(f"{place} is no JSON {reason}") from error
 
 
 def _read_parquet(path: Path) -> list[dict[str, Any]]:

@@ -213,6 +213,7 @@ MISREAD = {
     "twice.csv": ("text,label,label\nOne,no,a\n", "two columns are called 'label'"),
     "short.csv": ("text,label,more\nOne,no\n", r"record 1 has 2 cells, the first line has 3"),
     "line.jsonl": ('{"text": "One", "label": 1}\n\n{"text": "T\n', "line 3 is no JSON from col"),
+    "half.jsonl": ('{"text": "\\ud83d", "label": 1}\n', "line 1 has half of a character"),
     "several.jsonl": ('{"text": "One", "label": ["a", "b"]}\n', r"\['a', 'b'\].*one label per"),
     "turns.jsonl": ('{"text": ["One"], "label": "a"}\n', r"\['One'\] in 'text'.*one text"),
     "null.jsonl": ('{"text": null, "label": "a"}\n', "record 1 has no 'text': that is null"),

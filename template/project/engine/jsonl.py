@@ -1,0 +1,27 @@
+"""JSON of the user's files: errors name the place, and what no tokenizer takes is refused."""
+
+import json
+from typing import Any
+
+import config
+
+
+def line(text: str, place: str) -> Any:
+    """The record of a line; raises ConfigError where the line is no JSON."""
+    try:
+        return loads(text, place)
+    except json.JSONDecodeError as error:
+        reason = f"from column {error.colno} on: {error.msg}"
+        raise config.ConfigError(f"{place} is no JSON {reason}") from error
+
+
+def loads(text: str, place: str) -> Any:
+    """As `json.loads`; raises ConfigError for half of a character, such as `\\ud83d` alone."""
+    found = json.loads(text)
+    try:
+        if "\\ud" in text.lower():  # the only way to write half of a character
+            json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        half = ascii(error.object[error.start])
+        raise config.ConfigError(f"{place} has half of a character, {half}: remove it") from error
+    return found
