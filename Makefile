@@ -24,7 +24,8 @@ export GIT_TERMINAL_PROMPT := 0
 
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt --build-constraint constraints.txt
+# Most of what is installed is never imported: what is, Python compiles then.
+INSTALL := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt --build-constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest -rs --summary --numprocesses=$(WORKERS)
 # What one edit breaks most often; prompts, updates and the wheel take longer. One worker per core: each
 # has torch to import.
@@ -45,8 +46,8 @@ demo: build/demo/.installed    ## generate a project, train it on two processes,
 	@$(BIN)/python tests/quality/summary.py build/demo/runs/demo
 
 .PHONY: test
-test: lint $(VENV)/docs    ## everything: lint, types, generator, every variant, real training, real clusters
-	@if [[ $$(id -u) == 0 ]] && command -v apt-get >/dev/null; then tests/clusters/install.sh; tests/web/install.sh; fi
+test: $(VENV)/docs    ## everything: lint, types, generator, every variant, real training, real clusters
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync lint installed worked-out
 	$(PYTEST) -rsR --reruns=1 --minutes=$(MINUTES) </dev/null
 
 .PHONY: quick
@@ -58,6 +59,16 @@ lint: $(VENV)/dev    ## style and types of ddpgen itself
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict ddpgen
+
+# Schedulers and a browser for the tests.
+.PHONY: installed
+installed:
+	@if [[ $$(id -u) == 0 ]] && command -v apt-get >/dev/null; then tests/clusters/install.sh; tests/web/install.sh; fi
+
+# What every worker of the tests would wait for.
+.PHONY: worked-out
+worked-out: $(VENV)/dev
+	@cd tests && ../$(BIN)/python -m product
 
 .PHONY: matrix
 matrix: $(VENV)/dev    ## each program trained with each tracker and tool, every mistake put in; writes docs/matrix.md and mutants.md
@@ -187,6 +198,6 @@ $(VENV)/bench: $(VENV)/dev
 	@$(INSTALL) --group bench
 	@touch $@
 
-$(VENV)/docs: $(VENV)/ddpgen
+$(VENV)/docs: $(VENV)/dev
 	@$(INSTALL) --group docs
 	@touch $@

@@ -1341,6 +1341,14 @@ MUTATIONS = [
         "            torch.cuda.empty_cache()\n"
         "            ends_epoch = state.step % per_epoch == 0 or",
         check="that it is in the loop of the steps is said in another function"),
+    Mutation("O4", "garbage is collected after each step", "mlp", "train.py",
+        "            ends_epoch = state.step % per_epoch == 0 or",
+        "            __import__(\"gc\").collect()\n"
+        "            ends_epoch = state.step % per_epoch == 0 or",
+        check="that it is in the loop of the steps is said in another function"),
+    Mutation("L1", "the host waits for each kernel on one machine", "mlp", "launch/local.sh",
+        "network_env\nexport OMP", "network_env\nexport CUDA_LAUNCH_BLOCKING=1\nexport OMP",
+        check="L6"),
     Mutation("O4", "a search for NaN is left on", "mlp", "train.py",
         "    if cfg.deterministic:\n",
         "    torch.autograd.set_detect_anomaly(True)\n    if cfg.deterministic:\n",

@@ -8,7 +8,7 @@ import hashlib
 import heapq
 import itertools
 import operator
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 
 from ddpgen.asking import questions
 from ddpgen.asking.question import Answers, Question, Value
@@ -50,24 +50,36 @@ def combinations(names: Collection[str], others: Values | None = None) -> list[A
         names: questions that somebody answers.
         others: values for some of them in place of `values`.
     """
+    return list(_combinations(names, others or {}, {}))
+
+
+def first(names: Collection[str], chosen: Answers) -> Answers:
+    """The first of these combinations that has the chosen answers."""
+    return next(_combinations(names, {}, chosen))
+
+
+def _combinations(names: Collection[str], others: Values, chosen: Answers) -> Iterator[Answers]:
     known = _up_to_the_last(names)
     given = {name: values(question) for name, question in known.items() if not _differ(question)}
-    given |= {name: list(choices) for name, choices in (others or {}).items() if name in names}
+    given |= {name: list(choices) for name, choices in others.items() if name in names}
+    asked, load = list(known), questions.load()
+
     # Answers, and all values so far: each question sees those before it, as copier does it.
-    rows: list[tuple[Answers, Answers]] = [({}, {})]
-    load = questions.load()
-    for name, question in known.items():
-        following: list[tuple[Answers, Answers]] = []
-        for answers, seen in rows:
-            default = load.default(question, seen)
-            if name not in names or load.render(str(question.when), seen) != "True":
-                following.append((answers, {**seen, name: default}))
-                continue
-            choices = given[name] if name in given else values(question, seen)
-            allowed = [v for v in choices or [default] if not load.refusal(question, v, seen)]
-            following += [({**answers, name: v}, {**seen, name: v}) for v in allowed]
-        rows = following
-    return [answers for answers, _ in rows]
+    def deeper(number: int, answers: Answers, seen: Answers) -> Iterator[Answers]:
+        if number == len(asked):
+            yield answers
+            return
+        name = asked[number]
+        question, default = known[name], load.default(known[name], seen)
+        if name not in names or load.render(str(question.when), seen) != "True":
+            if name not in chosen:
+                yield from deeper(number + 1, answers, {**seen, name: default})
+            return
+        for value in (given[name] if name in given else values(question, seen)) or [default]:
+            if value == chosen.get(name, value) and not load.refusal(question, value, seen):
+                yield from deeper(number + 1, {**answers, name: value}, {**seen, name: value})
+
+    return deeper(0, {}, {})
 
 
 def _differ(question: Question) -> bool:

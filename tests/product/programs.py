@@ -18,6 +18,7 @@ from product.combinations import (
     bits,
     combinations,
     cover_bits,
+    first,
     mixed,
     pairs,
     singles,
@@ -115,8 +116,7 @@ def plain(row: Answers, name: str) -> bool:
 
 def completed(chosen: Answers, asked: Collection[str] = ()) -> Answers:
     """The first combination of the questions (else of all `options`) that has these answers."""
-    rows = combinations(asked) if asked else every()
-    return next(row for row in rows if chosen.items() <= row.items())
+    return first(asked or options(), chosen)
 
 
 @kept

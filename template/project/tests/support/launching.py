@@ -1,6 +1,7 @@
 """Runs launch files on pretended nodes: stand-ins for the commands that they call note it."""
 
 import contextlib
+import itertools
 import os
 import re
 import shutil
@@ -17,11 +18,12 @@ HOSTS = ["node9", "node7", "node8"]  # as granted: the first is not the first by
 PER_NODE = 2
 CORES = 12  # of a node
 
+# By bash alone: a test calls hundreds of commands, and each process takes its time to start.
 NOTE = """\
-#!/usr/bin/env bash
-note="{folder}/$EPOCHREALTIME.$$"
-{{ printf '%s\\0' "$#" "$@"; env -0; grep ^SigIgn: /proc/$$/status; }} >"$note"
-mv "$note" "$note.{name}"
+#!{bash}
+mapfile -d "" -t given </proc/$$/environ
+mapfile -t itself </proc/$$/status
+printf '%s\\0' "$#" "$@" "${{given[@]}}" "${{itself[*]}}" >"{folder}/$EPOCHREALTIME.$$.{name}"
 """
 # A rank that trains, and told to stop says that it is to go on; USR1 it knows some seconds late,
 # when it has imported all. In Python, since a shell cannot handle a signal that was ignored when it
@@ -132,7 +134,8 @@ class Stage:
     def stand_in(self, name: str, script: str) -> None:
         """Have a command note its call, and do what a script says."""
         path = self.bin / name
-        path.write_text(NOTE.format(folder=self.notes, name=name) + script)
+        note = NOTE.format(bash=shutil.which("bash"), folder=self.notes, name=name)
+        path.write_text(note + script)
         path.chmod(0o755)
 
     def edit(self, script: str, pattern: str, text: str) -> None:
@@ -178,15 +181,18 @@ class Stage:
         """The calls of a command, the first one first."""
         found = []
         for note in self._notes(name):
-            count, *words = note.read_text().split("\0")
+            count, *words = note.read_text().removesuffix("\0").split("\0")
             pairs = [word.partition("=") for word in words[int(count) : -1]]
             variables = {variable: value for variable, _, value in pairs}
-            ignored = int(words[-1].removeprefix("SigIgn:"), 16)
-            found.append(Call(words[: int(count)], variables, ignored))
+            ignored = re.findall("SigIgn:\\s*(\\w+)", words[-1])[0]
+            found.append(Call(words[: int(count)], variables, int(ignored, 16)))
         return found
 
     def _notes(self, name: str) -> list[Path]:
-        return sorted(self.notes.glob(f"*.{name}"))
+        notes = sorted(self.notes.glob(f"*.{name}"))
+        texts = [note.read_bytes() for note in notes]  # some are being written
+        whole = [b"SigIgn" in text and text.endswith(b"\0") for text in texts]
+        return list(itertools.compress(notes, whole))
 
     def last_before(self, one: str, other: str) -> bool:
         """Whether all calls of one command came before all of another."""
