@@ -24,7 +24,7 @@ export GIT_TERMINAL_PROMPT := 0
 
 VENV := .venv
 BIN := $(VENV)/bin
-# Most of what is installed is never imported: what is, Python compiles then.
+# `$(VENV)/dev` compiles what is installed, on all cores.
 INSTALL := $(BIN)/pip install --quiet --no-compile --constraint constraints.txt --build-constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest -rs --summary --numprocesses=$(WORKERS)
 # What one edit breaks most often; prompts, updates and the wheel take longer. One worker per core: each
@@ -47,7 +47,7 @@ demo: build/demo/.installed    ## generate a project, train it on two processes,
 
 .PHONY: test
 test: $(VENV)/docs    ## everything: lint, types, generator, every variant, real training, real clusters
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync lint installed worked-out
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync worked-out $(VENV)/dev lint clusters-installed
 	$(PYTEST) -rsR --reruns=1 --minutes=$(MINUTES) </dev/null
 
 .PHONY: quick
@@ -55,19 +55,19 @@ quick: lint    ## after every change: lint, types, generator, one program of eac
 	$(PYTEST) --numprocesses=auto --maxprocesses=8 $(QUICK) --programs=few -k "not ($(SLOW))" </dev/null
 
 .PHONY: lint
-lint: $(VENV)/dev    ## style and types of ddpgen itself
+lint: $(VENV)/installed    ## style and types of ddpgen itself
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict ddpgen
 
 # Schedulers and a browser for the tests.
-.PHONY: installed
-installed:
+.PHONY: clusters-installed
+clusters-installed:
 	@if [[ $$(id -u) == 0 ]] && command -v apt-get >/dev/null; then tests/clusters/install.sh; tests/web/install.sh; fi
 
 # What every worker of the tests would wait for.
 .PHONY: worked-out
-worked-out: $(VENV)/dev
+worked-out: $(VENV)/installed
 	@cd tests && ../$(BIN)/python -m product
 
 .PHONY: matrix
@@ -189,15 +189,20 @@ $(VENV)/ddpgen: $(VENV)/torch pyproject.toml
 	@$(INSTALL) --editable .
 	@touch $@
 
-$(VENV)/dev: $(VENV)/ddpgen
+$(VENV)/installed: $(VENV)/ddpgen
 	@echo "--- what the tests need"
 	@$(INSTALL) --group dev
+	@touch $@
+
+# Tests start Python many thousand times, and let it write no compiled files. Some files are for other Pythons.
+$(VENV)/dev: $(VENV)/installed
+	@$(BIN)/python -m compileall -q -j 2 $(VENV)/lib >/dev/null || true
 	@touch $@
 
 $(VENV)/bench: $(VENV)/dev
 	@$(INSTALL) --group bench
 	@touch $@
 
-$(VENV)/docs: $(VENV)/dev
+$(VENV)/docs: $(VENV)/installed
 	@$(INSTALL) --group docs
 	@touch $@

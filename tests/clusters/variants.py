@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +12,7 @@ import yaml
 from jinja2 import meta
 from product.combinations import cover
 from product.kept import kept
+from product.template import INCLUDE
 
 from ddpgen.asking import questions
 from ddpgen.asking.question import Answers, Value
@@ -110,16 +111,38 @@ def contexts() -> Iterator[Answers]:
 @kept
 def rendered() -> dict[str, list[str]]:
     """Path in launch/ -> the distinct texts that it can have."""
-    files: dict[str, set[str]] = {}
+    files: dict[str, list[str]] = {}
     folder = LAUNCH.relative_to(TEMPLATE).as_posix()
     names = environment().list_templates(filter_func=lambda name: name.startswith(f"{folder}/"))
-    templates = [(n, environment().get_template(n)) for n in names]
-    for context in contexts():
-        for name, template in templates:
-            path = name.removeprefix(f"{folder}/")
-            text = template.render(context) if path.endswith(".jinja") else template_text(name)
-            files.setdefault(path.removesuffix(".jinja"), set()).add(text)
-    return {path: sorted(texts) for path, texts in files.items()}
+    rows = list(contexts())
+    for name in names:
+        path = name.removeprefix(f"{folder}/")
+        if path.endswith(".jinja"):
+            render = environment().get_template(name).render
+            texts = {render(row) for row in _different(rows, _read_by(name, rows))}
+        else:
+            texts = {template_text(name)}
+        files[path.removesuffix(".jinja")] = sorted(texts)
+    return files
+
+
+def _different(rows: list[Answers], names: set[str]) -> Collection[Answers]:
+    """One of the rows for each combination of the values of these questions."""
+    wanted = sorted(names & rows[0].keys())
+    return {repr([row[name] for name in wanted]): row for row in rows}.values()
+
+
+def _read_by(name: str, rows: list[Answers]) -> set[str]:
+    """What a template reads, and each part that it includes in any of the rows."""
+    text = template_text(name)
+    read = meta.find_undeclared_variables(environment().parse(text))
+    for expression in INCLUDE.findall(text):
+        used = meta.find_undeclared_variables(environment().parse("{{" + expression + "}}"))
+        part = environment().compile_expression(expression)
+        for included in {part(row) for row in _different(rows, used)}:
+            if (TEMPLATE / included).exists():
+                read |= _read_by(included, rows)
+    return read
 
 
 @cache
