@@ -51,7 +51,7 @@ test: $(VENV)/docs    ## everything: lint, types, generator, every variant, real
 	$(PYTEST) -rsR --reruns=1 --minutes=$(MINUTES) </dev/null
 
 .PHONY: quick
-quick: lint    ## after every change: lint, types, generator, one program of each model
+quick: lint $(VENV)/dev    ## after every change: lint, types, generator, one program of each model
 	$(PYTEST) --numprocesses=auto --maxprocesses=8 $(QUICK) --programs=few -k "not ($(SLOW))" </dev/null
 
 .PHONY: lint
