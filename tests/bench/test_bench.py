@@ -23,6 +23,12 @@ PRODUCTS = {
 }
 
 
+@pytest.fixture
+def _ranks_are_forked(forked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", str(forked / "python"))
+
+
+@pytest.mark.usefixtures("_ranks_are_forked")
 def test_generated_project_beside_plain_loop(tmp_path: Path) -> None:
     """The smallest case: both report all figures, the host never waits (O4), a page is made."""
     project = tmp_path / "project"
@@ -51,6 +57,7 @@ def test_generated_project_beside_plain_loop(tmp_path: Path) -> None:
     assert (tmp_path / "bench-cpu-speed.png").stat().st_size > 1000
 
 
+@pytest.mark.usefixtures("_ranks_are_forked")
 def test_sides_that_share_out_save_shares(tmp_path: Path) -> None:
     """With FSDP2 both write folders, and neither waits for the device between two log points."""
     assert FSDP.sharded
