@@ -194,9 +194,9 @@ $(VENV)/installed: $(VENV)/ddpgen
 	@$(INSTALL) --group dev
 	@touch $@
 
-# Tests start Python many thousand times, and let it write no compiled files. Some files are for other Pythons.
+# Tests start Python many thousand times, and let Python write no compiled files. A library may hold files for other versions of Python.
 $(VENV)/dev: $(VENV)/installed
-	@$(BIN)/python -m compileall -q -j 2 $(VENV)/lib >/dev/null || true
+	@$(BIN)/python -m compileall -q -j 0 $(VENV)/lib >/dev/null || true
 	@touch $@
 
 $(VENV)/bench: $(VENV)/dev
