@@ -92,16 +92,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """
     if getattr(item, "execution_count", 1) > 1:  # of pytest-rerunfailures
         return
-    if reason := slowness.reason(item.nodeid, item.config.getoption("--minutes")):
+    minutes, late = item.config.getoption("--minutes"), slowness.is_late(item)
+    if reason := slowness.reason(item.nodeid, minutes, late):
         pytest.skip(reason)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is marked as thorough, unless `--thorough` is given; programs come last.
 
-    They are short, so that no worker waits long for the others at the end.
+    They are short, so that no worker waits long for the others at the end. Before them comes what
+    is marked as late.
     """
-    items.sort(key=lambda item: slowness.is_of_many(item.nodeid))
+    items.sort(key=slowness.turn)
     if not config.getoption("--thorough"):
         thorough = [item for item in items if item.get_closest_marker("thorough")]
         config.hook.pytest_deselected(items=thorough)
@@ -145,6 +147,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         for name, text in report.user_properties:
             if name == "said":
                 terminalreporter.write_line(text)
+    for report in terminalreporter.stats.get("rerun", []):
+        terminalreporter.section(f"first try of {report.nodeid}", sep="-")
+        terminalreporter.write_line(report.longreprtext)
     for page in config.getoption("--page"):
         writer = importlib.import_module(PAGES[page.name])
         writer.write(terminalreporter, page)
@@ -196,7 +201,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--minutes",
         type=float,
         default=0,
-        help=f"after so many, programs in ranks that stay are skipped; {slowness.REST} later all",
+        help=f"after so many, most programs and what is late is skipped; {slowness.REST} later all",
     )
     for name, (default, words) in NUMBERS.items():
         parser.addoption(f"--{name}", type=int, default=default, help=words)

@@ -1,9 +1,12 @@
-"""What is left out of a run that would take too long."""
+"""What comes last, and is left out of a run that would take too long."""
 
 import time
 import zlib
+from typing import Any
 
-# Thousands of a kind: all but each tenth are left out first.
+import pytest
+
+# Thousands of a kind: all but each tenth are left out first, as are those marked `late`.
 MANY = ("product/test_programs.py::test_program[",)
 TENTH = 10
 REST = 6  # minutes behind those of `--minutes`, after which nothing else begins
@@ -15,9 +18,24 @@ def is_of_many(test: str) -> bool:
     return test.partition("tests/")[2].startswith(MANY)
 
 
-def reason(test: str, minutes: float) -> str:
+def turn(item: pytest.Item) -> int:
+    """When a test's turn is: usual ones come first, then late ones, then those of thousands."""
+    return 2 if is_of_many(item.nodeid) else int(is_late(item))
+
+
+def is_late(item: pytest.Item) -> bool:
+    """Whether the test is marked so: what it shows others show in part, and it takes long."""
+    return item.get_closest_marker("late") is not None
+
+
+def late_if(condition: bool, *values: Any, name: str | None = None) -> Any:
+    """Values of a parametrized test, which is late with them if the condition holds."""
+    return pytest.param(*values, marks=[pytest.mark.late] * condition, id=name)
+
+
+def reason(test: str, minutes: float, late: bool = False) -> str:
     """Why the test of that id does not begin any more, or nothing (as when `minutes` is 0)."""
-    left_out = is_of_many(test) and zlib.crc32(test.encode()) % TENTH
+    left_out = late or (is_of_many(test) and zlib.crc32(test.encode()) % TENTH)
     limit = minutes if left_out else minutes + REST
     over = minutes and time.monotonic() - BEGIN > 60 * limit
     return f"{limit:g} minutes are over, after which no such test begins" if over else ""

@@ -93,7 +93,7 @@ class Summary:
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str]:
         """The hook that says how a test is counted, and what is printed for it: nothing."""
-        if report.when == "call" or report.skipped:
+        if report.when == "call" or report.outcome in ("skipped", "rerun"):
             return report.outcome, "", ""
         return "error" if report.failed else "", "", ""
 

@@ -13,9 +13,9 @@ from tests.clusters import variants
 
 @pytest.mark.parametrize("part", range(2))
 def test_programs_are_clean(part: int, tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    """Every pair of values; `--programs=all`: every distinct Python file, and what it imports."""
+    """Every value; `--programs=all`: every distinct Python file, and what it imports."""
     every = request.config.getoption("--programs") == "all"
-    chosen = with_every_text(".py") if every else programs.every_pair()
+    chosen = with_every_text(".py") if every else programs.every_value()
     assert chosen
     for answers in chosen[part::2]:
         template.write(answers, tmp_path)

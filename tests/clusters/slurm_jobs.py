@@ -51,7 +51,7 @@ class Job:
         """Until it has saved something that it can go on from."""
         self.lab.wait("a checkpoint", lambda: any(self.run.glob("checkpoints/*.json")))
 
-    def finish(self, state: str = "COMPLETED", seconds: float = 180) -> str:
+    def finish(self, state: str = "COMPLETED", seconds: float = 600) -> str:
         """Wait for its end and return its log, which is also the message when it went wrong."""
         what = f"the end of job {self.number}"
         self.lab.wait(what, lambda: self.lab.state(self.number) in ENDS, seconds)

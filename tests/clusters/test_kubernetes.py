@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
+from slowness import late_if
 
 Document = dict[str, Any]
 
@@ -221,7 +222,9 @@ def test_names_lead_somewhere(folder: Path) -> None:
         assert spec["terminationGracePeriodSeconds"] > 300
 
 
-@pytest.mark.parametrize("operator", ["trainer", "training-operator", "jobset"])
+@pytest.mark.parametrize(
+    "operator", ["jobset", late_if(True, "trainer"), late_if(True, "training-operator")]
+)
 def test_pods_form_one_world(
     operator: str, project: Callable[..., Path], environment: dict[str, str], free_port: int
 ) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable
@@ -34,8 +35,15 @@ def world_of(folder: Path, run: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def folder(project: Callable[..., Path]) -> Path:
+def rendered(project: Callable[..., Path]) -> Path:
     return project(gpus_per_node=2)
+
+
+@pytest.fixture
+def folder(rendered: Path) -> Path:
+    """The project, without a run that a first try has left."""
+    shutil.rmtree(rendered / "runs", ignore_errors=True)
+    return rendered
 
 
 def test_two_launches_at_once_both_finish(folder: Path, environment: dict[str, str]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from product.preloaded import run_tests
+from slowness import late_if
 
 from ddpgen.asking.question import Answers
 from tests.clusters.variants import OPTIONAL, VALUES
@@ -54,7 +55,10 @@ PROJECTS: dict[str, Answers] = {
 }
 
 
-@pytest.mark.parametrize("name", PROJECTS)
+FIRST = ("slurm", "others")  # they have most of what there is
+
+
+@pytest.mark.parametrize("name", [late_if(name not in FIRST, name) for name in PROJECTS])
 def test_project_tests_its_launch_files(name: str, project: Callable[..., Path]) -> None:
     folder = project(nodes=2, **PROJECTS[name])
     for command in (

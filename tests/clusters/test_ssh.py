@@ -1,6 +1,7 @@
 """launch/ssh.sh, from one host to two others, each with a network and an sshd of its own."""
 
 import json
+import shutil
 import signal
 import subprocess
 import threading
@@ -53,7 +54,7 @@ def hosts() -> Iterator[network.Network]:
 
 
 @pytest.fixture(scope="module")
-def folder(project: Callable[..., Path]) -> Path:
+def rendered(project: Callable[..., Path]) -> Path:
     folder = project(
         clusters=["ssh"],
         nodes=2,
@@ -64,6 +65,13 @@ def folder(project: Callable[..., Path]) -> Path:
     with (folder / "launch" / "hosts.txt").open("a") as file:
         file.write("host1\nroot@host2  # the second\n\n")
     return folder
+
+
+@pytest.fixture
+def folder(rendered: Path) -> Path:
+    """The project, without a run that a first try has left."""
+    shutil.rmtree(rendered / "runs", ignore_errors=True)
+    return rendered
 
 
 def start(
@@ -118,13 +126,13 @@ def test_end_of_the_launcher_ends_all_hosts(
 
 @pytest.fixture(scope="module")
 def undisturbed(
-    hosts: network.Network, folder: Path, environment: dict[str, str]
+    hosts: network.Network, rendered: Path, environment: dict[str, str]
 ) -> dict[str, Any]:
     """The last checkpoint of a run that nothing happened to."""
-    launch = start(hosts, folder, environment, "run.name=undisturbed", *LONG)
+    launch = start(hosts, rendered, environment, "run.name=undisturbed", *LONG)
     output, _ = launch.communicate(timeout=300)
     assert launch.returncode == 0, output
-    return last_checkpoint(folder / "runs" / "undisturbed")
+    return last_checkpoint(rendered / "runs" / "undisturbed")
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """A project's own modules, imported anew for each run of it; equal texts are compiled once."""
 
-import importlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,7 +47,6 @@ def modules_of(project: Path) -> Iterator[None]:
     hooks, path, modules = list(sys.path_hooks), list(sys.path), set(sys.modules)
     sys.path_hooks.insert(0, finder)
     sys.path.insert(0, str(project))
-    importlib.invalidate_caches()
     try:
         yield
     finally:

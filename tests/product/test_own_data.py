@@ -103,5 +103,52 @@ def test_line_of_the_readme_trains(model: str, line: str, tmp_path: Path) -> Non
     assert "lowest validation loss" in run.output
 
 
+def rename_column(folder: Path) -> None:
+    path = folder / "sales.csv"
+    path.write_text(path.read_text().replace("rooms", "space", 1))
+
+
+def rename_category(folder: Path) -> None:
+    path = folder / "sales.csv"
+    path.write_text(path.read_text().replace("north", "west"))
+
+
+def rename_class(folder: Path) -> None:
+    (folder / "photos/cat").rename(folder / "photos/wolf")
+
+
+def rename_label(folder: Path) -> None:
+    path = folder / "reviews.csv"
+    path.write_text(path.read_text().replace("this.,1", "this.,6"))
+
+
+RENAMED = [
+    ("table", rename_column, "'rooms'"),
+    ("table", rename_category, "'region=north'"),
+    ("resnet", rename_class, "'cat'"),
+    ("vision", rename_class, "'cat'"),
+    ("text-classifier", rename_label, "'1'"),
+]
+
+
+@pytest.mark.parametrize(("model", "change", "name"), RENAMED)
+def test_names_that_changed_end_a_resume(
+    model: str, change: Callable[[Path], None], name: str, tmp_path: Path
+) -> None:
+    """As many rows, columns and classes as before: the weights would fit, and mean other things."""
+    template.write(completed({"model": model, "checkpoint": True}), tmp_path)
+    arguments = lines()[model].split()
+    source = arguments[0].removeprefix("data.source=")
+    WRITTEN[source](tmp_path / source)
+    arguments += ["run.name=run", "train.max_steps=2"]
+    assert forkserver.train(tmp_path, 2, arguments).codes == [0, 0]
+    goes_on = forkserver.train(tmp_path, 2, [*arguments, "train.max_steps=3"])
+    assert goes_on.codes == [0, 0], goes_on.output
+    change(tmp_path)
+    refused = forkserver.train(tmp_path, 2, [*arguments, "train.max_steps=4"])
+    assert 2 in refused.codes, refused.output
+    assert f"{name} of the data is new, gone or moved: choose another run.name" in refused.output
+
+
 def test_most_families_have_the_line() -> None:
     assert len(lines()) >= 7

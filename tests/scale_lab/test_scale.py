@@ -4,7 +4,7 @@ import pytest
 
 from scale_lab import lab
 
-SIZES = (4, 8, 16)
+SIZES = (4, 16)
 
 
 @pytest.fixture(scope="module")

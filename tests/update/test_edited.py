@@ -54,10 +54,15 @@ def test_own_tests_pass_as_before(
     chance: random.Random,
     forked: Path,
     say: Callable[[str], None],
+    request: pytest.FixtureRequest,
     tag: str,
     project: str,
 ) -> None:
-    """Functions in some of the template's files, tests that use them, and other small edits."""
+    """Functions in some of the template's files, tests that use them, and other small edits.
+
+    All own tests with `--updates=all`, else those of what is the user's: the others are the
+    template's, as test_equality.py shows.
+    """
     folder = lab.project(tmp_path / "p", tag, PROJECTS[project])
     for number in range(chance.randint(2, 5)):
         extend(folder, number, chance)
@@ -69,11 +74,12 @@ def test_own_tests_pass_as_before(
     conflicts = resolve(folder)
     assert (code == 0) == (not conflicts)
     say(f"own tests after an update: {tag} {project}, {conflicts} conflicts")
-    if after := own_tests(folder, forked):
+    pattern = "tests" if request.config.getoption("--updates") == "all" else "tests/test_*.py"
+    if after := own_tests(folder, forked, pattern):
         lab.git("add", "--all", cwd=folder)  # git keeps nothing aside that is not resolved
         lab.git("stash", cwd=folder)
         assert lab.git("rev-parse", "HEAD", cwd=folder) == before
-        assert own_tests(folder, forked), f"{folder}: passed before the update\n{after}"
+        assert own_tests(folder, forked, pattern), f"{folder}: passed before the update\n{after}"
         say(f"own tests after an update: {tag} {project} failed before, too")
 
 
@@ -108,11 +114,11 @@ def functions(text: str) -> str:
     return "".join(f"\n\n{found}\n" for found in re.findall(wanted, text))
 
 
-def own_tests(folder: Path, forked: Path) -> str:
-    """The end of the tests' output where they fail, else nothing."""
+def own_tests(folder: Path, forked: Path, pattern: str) -> str:
+    """The end of the output of these tests where one fails, else nothing."""
     outcome = run_tests(
         folder,
-        ["-q", "-x", "-p", "no:cacheprovider"],
+        ["-q", "-x", "-p", "no:cacheprovider", *map(str, sorted(folder.glob(pattern)))],
         {"WANDB_MODE": "offline", **ONE_THREAD},
         seconds=900,
         python=forked / "python",

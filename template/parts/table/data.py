@@ -39,6 +39,13 @@ class Shape:
     def __str__(self) -> str:
         return self.words
 
+    @property
+    def names(self) -> list[str]:
+        """Columns, texts of categories and classes: the weights know them by their order."""
+        texts: dict[str, list[str | None]] = self.columns["texts"]
+        categories = [f"{name}={text}" for name, known in texts.items() for text in known]
+        return [*self.columns["numbers"], *categories, *self.labels]
+
 
 class Table(Dataset[Batch]):
     """Rows in memory. Indexed by a whole batch at a time, which spares a Python loop over rows."""
