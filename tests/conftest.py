@@ -201,7 +201,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--minutes",
         type=float,
         default=0,
-        help=f"after so many, most programs and what is late is skipped; {slowness.REST} later all",
+        help=f"after so many, most programs and late tests are skipped; {slowness.REST} later all",
     )
     for name, (default, words) in NUMBERS.items():
         parser.addoption(f"--{name}", type=int, default=default, help=words)

@@ -15,7 +15,7 @@ from product.training import SAVE_EVERY, STEPS, column, train
 PLAIN = {"amp": "off", "checkpoint": True, "tracker": "none"}
 MODELS = [choice.value for choice in template.QUESTIONS["model"].choices]
 
-EARLY = MODELS[:3]  # none of this is a family's own
+EARLY = MODELS[:3]  # all families go on by the same code
 
 
 def project(model: str, sharding: str, folder: Path, shared: Path) -> list[str]:

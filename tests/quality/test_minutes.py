@@ -3,13 +3,22 @@
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import pytest
+import slowness
 from slowness import MANY, REST, TENTH, reason
 
 TESTS = Path(__file__).resolve().parents[1]
 FILE = "product/test_programs.py"
 PROGRAMS = [f"tests/{MANY[0]}{number}]" for number in range(1000)]
+
+
+@pytest.fixture(autouse=True)
+def _begins_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left out is asked here as in a run that has just begun."""
+    monkeypatch.setattr(slowness, "BEGIN", time.monotonic())
 
 
 def test_programs_that_are_left_out_say_why_and_are_counted(tmp_path: Path) -> None:
@@ -25,6 +34,27 @@ def test_programs_that_are_left_out_say_why_and_are_counted(tmp_path: Path) -> N
     (counted,) = re.findall(r"SKIPPED \[(\d+)\] .*1e-09 minutes are over", done.stdout)
     assert int(counted) == sum(bool(reason(f"tests/{MANY[0]}{n}]", 1e-9)) for n in range(20))
     assert f"{20 - int(counted)} passed" in done.stdout
+
+
+def test_late_ones_come_before_programs_and_are_left_out_with_them(tmp_path: Path) -> None:
+    """Wherever they stand in their file."""
+    file = tmp_path / "tests" / "test_some.py"
+    file.parent.mkdir()
+    late = ["import pytest", "@pytest.mark.late", "def test_late():", "    pass"]
+    file.write_text("\n".join([*late, "def test_usual():", "    pass\n"]))
+    programs = tmp_path / "tests" / FILE
+    programs.parent.mkdir()
+    marked = "import pytest\n@pytest.mark.parametrize('number', [0])\n"
+    programs.write_text(f"{marked}def test_program(number):\n    pass\n")
+    options = ["-p", "conftest", "-p", "no:cacheprovider", "-v", "-rs", f"--rootdir={tmp_path}"]
+    for minutes, outcome in (("0", "PASSED"), ("1e-9", "SKIPPED")):
+        command = [sys.executable, "-m", "pytest", *options, f"--minutes={minutes}"]
+        command += [str(programs), str(file)]
+        done = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        found = re.findall(r"::(test_\w+)\S* (PASSED|SKIPPED)", done.stdout)
+        assert found[:2] == [("test_usual", "PASSED"), ("test_late", outcome)], done.stdout
+        assert [name for name, _ in found[2:]] == ["test_program"]
 
 
 def test_each_tenth_of_thousands_runs_all_the_same() -> None:
