@@ -814,7 +814,7 @@ MUTATIONS = [
         '            "names": self.names,\n', "",
         check="which values a run must keep only its program knows"),
     Mutation("K10", "names of the data are not looked at", "table", "train.py",
-        "    state.names = {name: number for number, name in enumerate(splits.shape.names)}\n", "",
+        "        names={name: number for number, name in enumerate(shape.names)},\n", "",
         check="which values a run must keep only its program knows"),
     Mutation("K8", "each rank looks for a file by itself", "mlp", "train.py",
         "            if step_batch.stop and",

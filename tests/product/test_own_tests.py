@@ -62,6 +62,12 @@ def run(answers: Answers, project: Path, forked: Path, pattern: str = "tests") -
     shutil.rmtree(project)
 
 
+def test_step_is_replayed_where_data_have_names(tmp_path: Path, forked: Path) -> None:
+    """The state that `tools.replay` makes for itself takes the checkpoint of the run."""
+    answers: Answers = {"model": "table", "watch": ["replicas"]}
+    run(answers, tmp_path / "project", forked, "tests/tools/test_replay.py")
+
+
 # The tests of a larger project are shared out over two processes, as its README says.
 AS_TOLD: dict[str, tuple[Answers, list[str]]] = {
     "pytest": ({}, []),

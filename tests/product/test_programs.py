@@ -49,7 +49,7 @@ SOURCE = {
 }
 # These say what is computed; whatever else is chosen must not change the losses.
 WHAT_IS_COMPUTED = ("model", "lora", "batch_norm", "amp")
-# Of the pairs in ranks of their own; a cover has most of what is new in its first rows.
+# Pairs in ranks of their own that are not late: the first rows of a cover have most of all pairs.
 EARLY = 12
 # Warnings of DDP, whose first pass may happen to use all parameters, and inside MLflow.
 UNAVOIDABLE = "find_unused_parameters=True was specified|SADeprecationWarning"

@@ -71,11 +71,16 @@ def test_nothing_is_left_out_in_time_or_without_a_limit() -> None:
 
 
 def test_second_try_begins_at_any_time(tmp_path: Path) -> None:
-    """Of a test that fails once the minutes are over, or the failure would count as a skip."""
+    """Of a test that fails once the minutes are over, or the failure would count as a skip.
+
+    The end of the run shows the traceback of the first try.
+    """
     (tmp_path / "test_late.py").write_text(
         "import slowness\ndef test_late():\n    slowness.BEGIN -= 1e9\n    assert False\n"
     )
-    options = ["-p", "conftest", "-p", "no:cacheprovider", "--reruns=1", "--minutes=1"]
+    options = ["-p", "conftest", "-p", "no:cacheprovider", "--reruns=1", "--minutes=1", "--summary"]
     command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
     done = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, check=False)
     assert "1 failed, 1 rerun" in done.stdout, done.stdout
+    _, _, first = done.stdout.partition("first try of ")
+    assert "assert False" in first, done.stdout
