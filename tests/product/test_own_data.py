@@ -103,6 +103,16 @@ def test_line_of_the_readme_trains(model: str, line: str, tmp_path: Path) -> Non
     assert "lowest validation loss" in run.output
 
 
+def exchange_columns(folder: Path) -> None:
+    path = folder / "flowers.csv"
+    path.write_text(path.read_text().replace("petal,stem", "stem,petal"))
+
+
+def rename_kind(folder: Path) -> None:
+    path = folder / "flowers.csv"
+    path.write_text(path.read_text().replace("tulip", "violet"))
+
+
 def rename_column(folder: Path) -> None:
     path = folder / "sales.csv"
     path.write_text(path.read_text().replace("rooms", "space", 1))
@@ -123,6 +133,8 @@ def rename_label(folder: Path) -> None:
 
 
 RENAMED = [
+    ("mlp", exchange_columns, "'petal'"),
+    ("mlp", rename_kind, "'tulip'"),
     ("table", rename_column, "'rooms'"),
     ("table", rename_category, "'region=north'"),
     ("resnet", rename_class, "'cat'"),
@@ -147,7 +159,7 @@ def test_names_that_changed_end_a_resume(
     change(tmp_path)
     refused = forkserver.train(tmp_path, 2, [*arguments, "train.max_steps=4"])
     assert 2 in refused.codes, refused.output
-    assert f"{name} of the data is new, gone or moved: choose another run.name" in refused.output
+    assert f"{name} of the data changed: choose another run.name" in refused.output
 
 
 def test_most_families_have_the_line() -> None:

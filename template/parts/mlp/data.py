@@ -2,13 +2,13 @@
 
 import hashlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
+from torch.utils.data import TensorDataset
 
 import config
 
@@ -25,20 +25,14 @@ class Batch(NamedTuple):
 class Shape:
     features: int
     classes: int
+    names: list[str] = field(repr=False)  # of columns and classes: the weights know their order
 
 
-class Table(Dataset[Batch]):
+class Table(TensorDataset):
     """Rows in memory. Indexed by a whole batch at a time, which spares a Python loop over rows."""
 
-    def __init__(self, inputs: Tensor, targets: Tensor) -> None:
-        self.inputs, self.targets = inputs, targets
-
-    def __len__(self) -> int:
-        return len(self.targets)
-
     def __getitems__(self, indices: list[int]) -> Batch:
-        rows = torch.tensor(indices)
-        return Batch(self.inputs[rows], self.targets[rows])
+        return Batch(*self[indices])
 
 
 class Splits(NamedTuple):
@@ -57,27 +51,26 @@ def prepare(cfg: config.Data) -> None:
     path = prepared_path(cfg)
     if path.exists():
         return
-    inputs, targets = _read_file(cfg) if Path(cfg.source).suffix else _read_bundled(cfg.source)
+    table = _read_file(cfg) if Path(cfg.source).suffix else _read_bundled(cfg.source)
     partial = path.with_suffix(".partial")
-    torch.save({"inputs": inputs, "targets": targets}, partial)
+    torch.save(table, partial)
     partial.replace(path)  # the file appears whole
 
 
 def open_splits(cfg: config.Data) -> Splits:
     """Read the prepared tensors and hold out a fraction, the same rows on every rank and run."""
-    table = torch.load(prepared_path(cfg), weights_only=True)
-    generator = torch.Generator().manual_seed(cfg.split_seed)
-    order = torch.randperm(len(table["targets"]), generator=generator)
+    names, rows, targets = torch.load(prepared_path(cfg), weights_only=True)
+    order = torch.randperm(len(targets), generator=torch.Generator().manual_seed(cfg.split_seed))
     held_out = max(1, round(cfg.validation * len(order)))
     val, train = order[:held_out], order[held_out:]
     # Scaled by the training rows alone: the validation rows must stay unseen.
-    deviation, mean = torch.std_mean(table["inputs"][train], 0)
+    deviation, mean = torch.std_mean(rows[train], 0)
     # A constant column stays unscaled: divided by nearly 0, validation rows would be huge.
-    inputs = (table["inputs"] - mean) / deviation.where(deviation > 1e-6 * mean.abs(), 1.0)
+    inputs = (rows - mean) / deviation.where(deviation > 1e-6 * mean.abs(), 1.0)
     return Splits(
-        Table(inputs[train], table["targets"][train]),
-        Table(inputs[val], table["targets"][val]),
-        Shape(features=inputs.shape[1], classes=int(table["targets"].max()) + 1),
+        Table(inputs[train], targets[train]),
+        Table(inputs[val], targets[val]),
+        Shape(inputs.shape[1], int(targets.max()) + 1, names),
     )
 
 
@@ -89,17 +82,18 @@ def prepared_path(cfg: config.Data) -> Path:
     return Path(cfg.folder) / f"{source.stem}-{hashlib.sha256(key.encode()).hexdigest()[:8]}.pt"
 
 
-def _read_bundled(name: str) -> tuple[Tensor, Tensor]:
+def _read_bundled(name: str) -> tuple[list[str], Tensor, Tensor]:
     from sklearn import datasets  # only needed here, where the data is prepared
 
     if name not in ("digits", "wine", "breast_cancer"):
         raise config.ConfigError(f"data.source = {name!r}: use a file, digits, wine, breast_cancer")
-    inputs, labels = getattr(datasets, f"load_{name}")(return_X_y=True)
-    return torch.tensor(inputs, dtype=torch.float32), torch.tensor(labels, dtype=torch.int64)
+    table = getattr(datasets, f"load_{name}")()
+    names = [*map(str, table.feature_names), *map(str, table.target_names)]
+    return names, torch.tensor(table.data, dtype=torch.float32), torch.tensor(table.target)
 
 
-def _read_file(cfg: config.Data) -> tuple[Tensor, Tensor]:
-    """Features [rows, columns] float32, and the numbers of the classes [rows] int64."""
+def _read_file(cfg: config.Data) -> tuple[list[str], Tensor, Tensor]:
+    """Names of columns and classes, features [rows, columns] float32, classes [rows] int64."""
     from pyarrow import csv, parquet
 
     path = Path(cfg.source)
@@ -114,15 +108,14 @@ def _read_file(cfg: config.Data) -> tuple[Tensor, Tensor]:
         raise config.ConfigError(f"{path}: two columns have the same name: {', '.join(names)}")
     if cfg.target not in names:
         raise config.ConfigError(f"data.target = {cfg.target!r}: choose of {names}")
-    if not table.num_rows:
-        raise config.ConfigError(f"{path} has no rows")
-    targets = _number_classes(cfg, table[cfg.target].to_pylist())
-    cells = [_numbers(path, n, table[n].to_pylist()) for n in names if n != cfg.target]
-    return torch.tensor(cells, dtype=torch.float32).T.contiguous(), targets
+    classes, targets = _number_classes(cfg, table[cfg.target].to_pylist())
+    names.remove(cfg.target)
+    cells = [_numbers(path, name, table[name].to_pylist()) for name in names]
+    return names + classes, torch.tensor(cells, dtype=torch.float32).T.contiguous(), targets
 
 
-def _number_classes(cfg: config.Data, labels: list[Any]) -> Tensor:
-    """The labels as numbers from 0 on, in their sorted order."""
+def _number_classes(cfg: config.Data, labels: list[Any]) -> tuple[list[str], Tensor]:
+    """The classes in their sorted order, and each label as the number of its class."""
     if None in labels:
         raise config.ConfigError(f"{cfg.source}: row {labels.index(None) + 1} has no target")
     distinct = set(labels)
@@ -134,7 +127,7 @@ def _number_classes(cfg: config.Data, labels: list[Any]) -> Tensor:
             "rows, which are no classes: a project with model=table predicts quantities"
         )
     classes = {label: number for number, label in enumerate(sorted(distinct))}
-    return torch.tensor([classes[label] for label in labels])
+    return [*map(str, classes)], torch.tensor([classes[label] for label in labels])
 
 
 def _numbers(path: Path, name: str, values: list[Any]) -> list[float]:

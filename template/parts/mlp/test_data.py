@@ -33,9 +33,11 @@ def test_own_file(name: str, tmp_path: Path) -> None:
     data.prepare(cfg)
     train, val, shape = data.open_splits(cfg)
     assert (shape.features, shape.classes, len(train), len(val)) == (2, 7, 32, 8)
-    assert [*map(float, torch.std_mean(train.inputs[:, 0]))] == pytest.approx([1, 0], abs=1e-6)
-    assert torch.cat((train.inputs, val.inputs)).unique(dim=0).isfinite().sum() == 80, "rows lost"
-    assert torch.cat((train.targets, val.targets)).bincount().tolist() == [1, 3, 5, 7, 9, 11, 4]
+    assert [*map(float, torch.std_mean(train.tensors[0][:, 0]))] == pytest.approx([1, 0], abs=1e-6)
+    inputs, targets = (torch.cat(each) for each in zip(train.tensors, val.tensors, strict=True))
+    assert inputs.unique(dim=0).isfinite().sum() == 80, "rows lost"
+    assert targets.bincount().tolist() == [1, 3, 5, 7, 9, 11, 4]
+    assert shape.names == ["size", "constant", *(f"kind {n}" for n in range(7))]
     assert data.prepared_path(settings(tmp_path, cfg.source, "size")) != data.prepared_path(cfg)
     write_table(tmp_path / name, rows=10, power=1)
     data.prepare(cfg)
@@ -52,8 +54,9 @@ def test_bundled_sets(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert not data.prepared_path(cfg).exists(), "half written, and taken for whole"
     data.prepare(cfg)
     first, second = data.open_splits(cfg), data.open_splits(cfg)
-    assert first.val.inputs.equal(second.val.inputs), "other rows are held out each time"
-    assert first.shape.classes == len(first.train.targets.unique())
+    assert first.val[:][0].equal(second.val[:][0]), "other rows are held out each time"
+    assert first.shape.classes == len(first.train.tensors[1].unique())
+    assert len(first.shape.names) == sum((first.shape.features, first.shape.classes))
 
 
 REFUSED = {
