@@ -4,7 +4,11 @@ A set is a folder launch_NAME beside launch/, with a file of answers of its own.
 project depends on it, and updates carry it along.
 """
 
+import os
+import shlex
+import shutil
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +17,9 @@ from ddpgen.asking.known import CLUSTERS, LAUNCH_FOLDER, NODES
 from ddpgen.asking.question import Answers
 from ddpgen.asking.questions import Questionnaire
 from ddpgen.errors import DdpgenError, nearest, show
+from ddpgen.fetching.git import git, tree_of
 from ddpgen.launching import sites
+from ddpgen.rendering.render import uninterrupted
 from ddpgen.rendering.versions import Part
 from ddpgen.updating.carry import about_training, carry_over
 from ddpgen.updating.changing import change_to
@@ -44,12 +50,48 @@ class Request:
 
 def add(path: Path, request: Request, *, dry_run: bool) -> int:
     """Add a set of launch files to a project, or give it other answers; return the exit code."""
+    code = 0
     with opened(path) as project:
         part = _part(project, request)
-        code = change_to(project, {**project.parts, request.folder: part}, dry_run=dry_run)
+        if request.folder in project.parts:
+            code = change_to(project, {**project.parts, request.folder: part}, dry_run=dry_run)
+        else:
+            _write(project, part, dry_run=dry_run)
     if code == 0 and not dry_run:
         print(f"Start it: {start_command(part)}")
     return code
+
+
+def _write(project: Project, part: Part, *, dry_run: bool) -> None:
+    """Write a set that is new to a project: nothing that is there changes, so nothing is merged.
+
+    Raises:
+        DdpgenError: something of the user's is in the place of the set.
+    """
+    rendered = project.versions.folder("set")
+    part.version.render(part.answers, rendered)
+    # The folder first: what its file of answers promises is there.
+    names = sorted((path.name for path in rendered.iterdir()), reverse=True)
+    for name in names:
+        if os.path.lexists(project.root / name):
+            remedy = "give the new set another --name"
+            raise DdpgenError("is there, but not of a set", option=name, remedy=remedy)
+    if dry_run:
+        repository = project.versions.repository
+        nothing = git("mktree", repository=repository)
+        print(git("diff", nothing, tree_of(rendered, repository), repository=repository))
+    else:
+        remove = shlex.join(["rm", "-r", *names])
+        print(f"To undo: cd {shlex.quote(str(project.root))} && {remove}", file=sys.stderr)
+        with tempfile.TemporaryDirectory(prefix=".ddpgen-", dir=project.root) as beside:
+            whole = shutil.copytree(rendered, Path(beside) / "set")
+            with uninterrupted():
+                for name in names:
+                    (whole / name).rename(project.root / name)
+    for file in sorted(path for path in rendered.rglob("*") if path.is_file()):
+        print(f"{'added':9}{file.relative_to(rendered)}")
+    if dry_run:
+        print("Nothing was changed: this is a dry run.")
 
 
 def start_command(part: Part) -> str:

@@ -1,6 +1,7 @@
 """`ddpgen launch`: more sets of launch files, which touch nothing else and are carried along."""
 
 import json
+import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -43,6 +44,45 @@ def test_set_is_added_beside_everything_else(lab: Lab, project: Path, tmp_path: 
     assert_same(project, with_set(lab, tmp_path / "fresh", SLURM, OLD, "launch_slurm"))
     status = lab.git("status", "--porcelain", cwd=project).split("\n")
     assert status == ["?? .copier-answers.launch_slurm.yml", "?? launch_slurm/"]
+
+
+def test_new_set_needs_no_commit_and_no_git(lab: Lab, project: Path) -> None:
+    """A copy on a cluster's file system, or edits that are not finished: all stays as it was."""
+    (project / "train.py").write_text("# unfinished\n")
+    (project / "mine.txt").touch()
+    before = everything(project)
+    assert add(project, "slurm", "nodes=8") == 0
+    shutil.rmtree(project / ".git")
+    done = lab.ddpgen("launch", "ssh", "--nodes", "2", cwd=project)
+    assert done.returncode == 0, done.stderr
+    assert (project / "train.py").read_text() == "# unfinished\n"
+    new = {name.partition("/")[0] for name in set(everything(project)) - set(before)}
+    sets = {"launch_slurm", "launch_ssh"}
+    assert new == sets | {f".copier-answers.{name}.yml" for name in sets}
+    undo = done.stderr.strip().removeprefix("To undo: ")
+    subprocess.run(undo, shell=True, check=True)
+    assert not (project / "launch_ssh").exists()
+    assert (project / "launch_slurm/slurm.sbatch").stat().st_mode & 0o111 == 0
+    assert (project / "launch_slurm/node.sh").is_file()
+    another = lab.ddpgen("launch", "slurm", "--nodes", "4", cwd=project)
+    assert another.returncode == 2, "what is there may have been edited: that is a merge"
+    assert "is not in a git repository" in another.stderr
+
+
+@pytest.mark.parametrize("name", ["launch_slurm", ".copier-answers.launch_slurm.yml"])
+@pytest.mark.parametrize("linked", [True, False])
+def test_new_set_takes_no_place(lab: Lab, project: Path, name: str, linked: bool) -> None:
+    """The user's folder or file has the name of the set, or a link that leads nowhere has."""
+    if linked:
+        (project / name).symlink_to("elsewhere")
+    else:
+        (project / name).mkdir()
+    before = everything(project)
+    done = lab.ddpgen("launch", "slurm", cwd=project)
+    assert done.returncode == 2
+    assert f"{name}: is there" in done.stderr or name.startswith(".copier")
+    assert "Traceback" not in done.stderr
+    assert everything(project) == before
 
 
 def test_set_is_what_launch_would_be(lab: Lab, project: Path, tmp_path: Path) -> None:
