@@ -125,9 +125,14 @@ def find_files(cfg: config.Data) -> list[Path]:
     source = Path(cfg.source)
     if cfg.source != "stdlib" and not source.exists():
         raise config.ConfigError(f"data.source = {cfg.source!r}: there is no such file or folder")
-    if source.is_file():
-        return [source]
-    return _find_shards(source) or _find_texts(cfg)
+    files = [source] if source.is_file() else _find_shards(source) or _find_texts(cfg)
+    for path in files:
+        if path.suffix.lower() == ".jsonl":
+            raise config.ConfigError(
+                f"{path} has records, whose braces and keys would be learnt, too: a project with "
+                "model=causal-lm reads their texts; named .txt, the file is learnt as it stands"
+            )
+    return files
 
 
 def _find_shards(folder: Path) -> list[Path]:

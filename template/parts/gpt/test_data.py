@@ -213,6 +213,16 @@ def test_files_that_are_no_texts_are_refused(by: str, content: bytes, tmp_path: 
         data.prepare(settings(tmp_path, **changes))
 
 
+def test_records_are_no_text(tmp_path: Path) -> None:
+    """As a file, and in a folder of files: the words say which project reads them."""
+    for name in ("a.jsonl", "b.JSONL"):
+        (tmp_path / name).write_text('{"text": "a word"}\n' * 300)
+    for changes in ({"source": f"{tmp_path}/a.jsonl"}, {"source": str(tmp_path), "pattern": "*L"}):
+        (tmp_path / "a.jsonl").with_suffix(".L").write_text("a word")
+        with pytest.raises(config.ConfigError, match=r"(?i)\.jsonl has records.* model=causal-lm"):
+            data.prepare(settings(tmp_path, **changes))
+
+
 @pytest.mark.parametrize(("magic", "dtype"), [(20240520, "uint16"), (20240801, "uint32")])
 def test_header_of_a_shard_is_no_token(magic: int, dtype: str, tmp_path: Path) -> None:
     """Files of llm.c are known by their first number; those of other programs are refused."""
