@@ -1456,7 +1456,8 @@ MUTATIONS = [
     Mutation("O1", "every rank warns", "mlp", "train.py",
         "            ends_epoch = ",
         "            __import__('logging').warning('rank %d', run.process.rank)\n"
-        "            ends_epoch = "),
+        "            ends_epoch = ",
+        check="which words a logger lets through is said elsewhere"),
     Mutation("O6", "errors pass by what tells and notes them", "mlp", "train.py",
         "    distributed.run(main)\n", "    main()\n",
         check="what a launch file wants to be told is its own affair"),
