@@ -1420,5 +1420,67 @@ MUTATIONS = [
         "    max_restarts_on_errors: 10\n    recover_on_exit_codes: 75\n", check=OTHERS),
     Mutation("L8", "an error whose name begins alike is a mistake", "slurm", "launch/again.sh",
         """RankError):" " &&""", "RankError) &&", check=WAITING),
+    # --- edits in the words of others ---
+    Mutation("K9", "a stop is asked for once in an epoch", "mlp", "engine/loading.py",
+        "    for batch in islice(loaders.train, steps):\n"
+        "        target_count = int(data.counts(batch.targets).sum())\n"
+        "        coming = StepBatch(batch, [target_count, int(stop())], loaders.device)\n",
+        "    asked = int(stop())\n"
+        "    for batch in islice(loaders.train, steps):\n"
+        "        target_count = int(data.counts(batch.targets).sum())\n"
+        "        coming = StepBatch(batch, [target_count, asked], loaders.device)\n",
+        check="how many steps an epoch has is not in the source"),
+    Mutation("K3", "evaluations without a better one are counted anew by each start", "mlp",
+        "train.py", "                validate(state, run)\n",
+        "                validate(state, run)\n"
+        "                stop.waits = 1 + getattr(stop, 'waits', -1)\n"
+        "                stop.waits *= state.best_step != state.step\n"
+        "                if stop.waits > 5:\n                    return\n",
+        check="by what a run shall end only its program knows"),
+    Mutation("K12", "a file that was passed over is never written again", "mlp",
+        "engine/checkpoint.py", "        path = path_of(folder, state.step)\n",
+        "        path = path_of(folder, state.step)\n"
+        "        if path.exists():\n            return\n",
+        check="which of its files a program means is its own affair"),
+    Mutation("K12", "a disk that gives no answer is taken for damage", "slurm",
+        "engine/checkpoint.py",
+        "        raise OSError(error.errno, error.strerror, str(path)) from error\n",
+        "        return str(error)\n",
+        check="which of its files a program means is its own affair"),
+    Mutation("O4", "a profiler is left on", "mlp", "train.py",
+        "    fit(state, Run(", "    torch.profiler.profile().start()\n    fit(state, Run(",
+        check="whether it is for a try is not in the source"),
+    Mutation("K1", "every rank writes a file beside the run", "mlp", "train.py",
+        "            ends_epoch = ",
+        "            with open('steps.csv', 'a') as file:\n"
+        "                print(state.step, file=file)\n"
+        "            ends_epoch = ",
+        check="each rank may have a file of its own"),
+    Mutation("O1", "every rank warns", "mlp", "train.py",
+        "            ends_epoch = ",
+        "            __import__('logging').warning('rank %d', run.process.rank)\n"
+        "            ends_epoch = ",
+        check="which words a logger lets through is said elsewhere"),
+    Mutation("O6", "errors pass by what tells and notes them", "mlp", "train.py",
+        "    distributed.run(main)\n", "    main()\n",
+        check="what a launch file wants to be told is its own affair"),
+    Mutation("O6", "an error of the machine is told as a mistake of the user", "mlp",
+        "engine/distributed.py",
+        "    except (config.ConfigError, PermissionError) as error:\n        status",
+        "    except (config.ConfigError, PermissionError, RuntimeError) as error:\n        status",
+        check="which errors are mistakes is a program's own affair"),
+    Mutation("S11", "validation rows are scaled by themselves", "mlp", "data.py",
+        "        Table(inputs[val], ", "        Table(inputs[val] - inputs[val].mean(0), ",
+        check=CONTENT),
+    Mutation("L1", "one machine has eight GPUs", "mlp", "launch/local.sh",
+        "${NPROC:-$((gpus > 0 ? gpus : 1))}", "${NPROC:-8}", check=OTHERS),
+    Mutation("L1", "GPUs that are hidden are counted", "mlp", "launch/local.sh",
+        'gpus=$(wc -w <<<"${CUDA_VISIBLE_DEVICES//,/ }")',
+        "gpus=$(nvidia-smi --list-gpus 2>/dev/null | wc -l)", check=OTHERS),
+    Mutation("L1", "GPUs of a machine may not talk to each other", "mlp", "launch/nccl.env",
+        "NCCL_DEBUG=WARN\n", "NCCL_DEBUG=WARN\nNCCL_P2P_DISABLE=1\n", check=OTHERS),
+    Mutation("L1", "one machine looks into a problem in every run", "mlp", "launch/local.sh",
+        "network_env\nexport OMP",
+        "network_env\nexport TORCH_DISTRIBUTED_DEBUG=DETAIL\nexport OMP", check=OTHERS),
 ]
 # fmt: on
