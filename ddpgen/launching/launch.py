@@ -66,10 +66,11 @@ def _write(project: Project, part: Part, *, dry_run: bool) -> None:
     """Write a set that is new to a project: nothing that is there changes, so nothing is merged.
 
     Raises:
-        DdpgenError: something of the user's is in the place of the set.
+        DdpgenError: something of the user's is in the place of the set, or someone changed the
+            project's answers by hand, which the set would follow and the project does not.
     """
-    rendered = project.versions.folder("set")
-    part.version.render(part.answers, rendered)
+    project.base()
+    rendered = _rendered(project, part)
     # The folder first: what its file of answers promises is there.
     names = sorted((path.name for path in rendered.iterdir()), reverse=True)
     for name in names:
@@ -94,6 +95,13 @@ def _write(project: Project, part: Part, *, dry_run: bool) -> None:
         print("Nothing was changed: this is a dry run.")
 
 
+def _rendered(project: Project, part: Part) -> Path:
+    """Render a set by itself; return the temporary folder."""
+    folder = project.versions.folder("set")
+    part.version.render(part.answers, folder)
+    return folder
+
+
 def start_command(part: Part) -> str:
     """Return what starts a job with a set of launch files."""
     starts = part.version.questionnaire.questions[CLUSTERS].meaning.starts
@@ -105,10 +113,8 @@ def show_file(path: Path, request: Request) -> int:
     """Print the file that starts such a job, write nothing; return the exit code."""
     with opened(path) as project:
         part = _part(project, request)
-        rendered = project.versions.folder("set")
-        part.version.render(part.answers, rendered)
         name = start_command(part).split()[-1]
-        print((rendered / name).read_text(encoding="utf-8"), end="")
+        print((_rendered(project, part) / name).read_text(encoding="utf-8"), end="")
     if request.folder not in project.parts:
         reads = f"it reads other files of {request.folder}/, which is not there"
         print(f"ddpgen: {reads}: without --stdout this command adds them", file=sys.stderr)

@@ -46,8 +46,8 @@ def test_set_is_added_beside_everything_else(lab: Lab, project: Path, tmp_path: 
     assert status == ["?? .copier-answers.launch_slurm.yml", "?? launch_slurm/"]
 
 
-def test_new_set_needs_no_commit_and_no_git(lab: Lab, project: Path) -> None:
-    """A copy on a cluster's file system, or edits that are not finished: all stays as it was."""
+def test_new_set_needs_no_commit_and_no_repository(lab: Lab, project: Path) -> None:
+    """A copy without its repository, or edits that are not finished: all stays as it was."""
     (project / "train.py").write_text("# unfinished\n")
     (project / "mine.txt").touch()
     before = everything(project)
@@ -69,9 +69,17 @@ def test_new_set_needs_no_commit_and_no_git(lab: Lab, project: Path) -> None:
     assert "is not in a git repository" in another.stderr
 
 
-@pytest.mark.parametrize("name", ["launch_slurm", ".copier-answers.launch_slurm.yml"])
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("launch_slurm", "launch_slurm: is there, but not of a set"),
+        (".copier-answers.launch_slurm.yml", "--answers"),
+    ],
+)
 @pytest.mark.parametrize("linked", [True, False])
-def test_new_set_takes_no_place(lab: Lab, project: Path, name: str, linked: bool) -> None:
+def test_new_set_takes_no_place(
+    lab: Lab, project: Path, name: str, words: str, linked: bool
+) -> None:
     """The user's folder or file has the name of the set, or a link that leads nowhere has."""
     if linked:
         (project / name).symlink_to("elsewhere")
@@ -80,9 +88,19 @@ def test_new_set_takes_no_place(lab: Lab, project: Path, name: str, linked: bool
     before = everything(project)
     done = lab.ddpgen("launch", "slurm", cwd=project)
     assert done.returncode == 2
-    assert f"{name}: is there" in done.stderr or name.startswith(".copier")
+    assert words in done.stderr
     assert "Traceback" not in done.stderr
     assert everything(project) == before
+
+
+def test_new_set_follows_no_answers_that_the_project_does_not(lab: Lab, project: Path) -> None:
+    """Someone edited them by hand: the set would follow them, the other files do not."""
+    file = project / ".copier-answers.yml"
+    file.write_text(file.read_text().replace("amp: bf16", "amp: fp16"))
+    done = lab.ddpgen("launch", "slurm", cwd=project)
+    assert done.returncode == 2
+    assert "was edited by hand" in done.stderr
+    assert not (project / "launch_slurm").exists()
 
 
 def test_set_is_what_launch_would_be(lab: Lab, project: Path, tmp_path: Path) -> None:

@@ -215,10 +215,9 @@ def test_files_that_are_no_texts_are_refused(by: str, content: bytes, tmp_path: 
 
 def test_records_are_no_text(tmp_path: Path) -> None:
     """As a file, and in a folder of files: the words say which project reads them."""
-    for name in ("a.jsonl", "b.JSONL"):
+    for name in ("a.txt", "b.jsonl", "c.JSONL"):
         (tmp_path / name).write_text('{"text": "a word"}\n' * 300)
-    for changes in ({"source": f"{tmp_path}/a.jsonl"}, {"source": str(tmp_path), "pattern": "*L"}):
-        (tmp_path / "a.jsonl").with_suffix(".L").write_text("a word")
+    for changes in ({"source": f"{tmp_path}/b.jsonl"}, {"source": str(tmp_path), "pattern": "*"}):
         with pytest.raises(config.ConfigError, match=r"(?i)\.jsonl has records.* model=causal-lm"):
             data.prepare(settings(tmp_path, **changes))
 
