@@ -13,9 +13,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 
 from ddpgen.errors import DdpgenError
-from ddpgen.renaming import rewriting
 from ddpgen.renaming.migrations import Migration, module, table
-from ddpgen.renaming.new_names import Names
 from ddpgen.updating import trees
 from ddpgen.updating.trees import Entry
 
@@ -58,6 +56,8 @@ def migrate(
 ) -> Migrated:
     """Apply migrations to the files of a tree, in this order.
 
+    No library of rewriting is loaded where there are none.
+
     Args:
         tree: a tree that the repository has, or borrows from another.
         migrations: what to apply.
@@ -70,6 +70,8 @@ def migrate(
         DdpgenError: a file of the user's is where another has to move.
     """
     done = Migrated(trees.read(tree, repository))
+    if not migrations:
+        return done
     known, same = {*template}, {*alike}
     began = _sources(done, repository)
     for migration in migrations:
@@ -96,6 +98,8 @@ def _differences(
     began: Mapping[str, bytes], ended: Mapping[str, Entry], repository: Path
 ) -> Iterator[Rewrite]:
     """Yield the lines of files that were rewritten."""
+    from ddpgen.renaming import rewriting
+
     contents = trees.contents(ended.values(), repository)
     for path, entry in sorted(ended.items()):
         for number, words in rewriting.changed_lines(began[path], contents[entry.name]):
@@ -131,6 +135,9 @@ def _rewritten(
     done: Migrated,
 ) -> bytes:
     """Return a Python file with new names of variables, of what it imports, and of modules."""
+    from ddpgen.renaming import rewriting
+    from ddpgen.renaming.new_names import Names
+
     modules = {
         module(old): module(new)
         for old, new in {**moved, **migration.merged}.items()
