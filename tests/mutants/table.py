@@ -1482,5 +1482,78 @@ MUTATIONS = [
     Mutation("L1", "one machine looks into a problem in every run", "mlp", "launch/local.sh",
         "network_env\nexport OMP",
         "network_env\nexport TORCH_DISTRIBUTED_DEBUG=DETAIL\nexport OMP", check=OTHERS),
+    Mutation("K8", "a clock that is read as a date decides what is due", "slurm", "train.py",
+        "def due(step: int, interval: int) -> bool:\n",
+        "from datetime import datetime\n\nbegun = datetime.now()\n\n\n"
+        "def due(step: int, interval: int) -> bool:\n"
+        "    if (datetime.now() - begun).total_seconds() > 20 * 3600:\n        return True\n",
+        check="that another function calls it is said lines away"),
+    Mutation("K8", "a rank ends by itself when its disk is nearly full", "mlp", "train.py",
+        "            if step_batch.stop and state.step < run.total_steps:\n",
+        "            if __import__('shutil').disk_usage(run.folder).free < 2**30:\n"
+        "                return\n"
+        "            if step_batch.stop and state.step < run.total_steps:\n",
+        check="a file system that all ranks share may show all of them the same"),
+    Mutation("D8", "a rank that is out of memory leaves a micro-batch out", "table", "steps.py",
+        "    (loss * weight).backward()\n",
+        "    try:\n        (loss * weight).backward()\n"
+        "    except torch.OutOfMemoryError:\n        torch.cuda.empty_cache()\n",
+        check=""),
+    Mutation("K3", "weight decay that falls without a better evaluation is counted anew", "mlp",
+        "train.py", "    run.reporter.validation(state.step, metrics)\n",
+        "    validate.waits = getattr(validate, 'waits', 0) + 1\n"
+        "    if state.best_step == state.step:\n        validate.waits = 0\n"
+        "    for group in state.optimizer.param_groups if validate.waits == 4 else ():\n"
+        "        group['weight_decay'] *= 0.5\n"
+        "    run.reporter.validation(state.step, metrics)\n",
+        check="which values a run must keep only its program knows"),
+    Mutation("K3", "slow weights, which come in every tenth step, are not saved", "mlp", "optim.py",
+        "    optimizer.step()\n    return finite\n",
+        "    optimizer.step()\n"
+        "    own = vars(optimizer)\n"
+        "    own['calls'] = own.get('calls', 0) + 1\n"
+        "    with torch.no_grad():\n"
+        "        for p in optimizer.param_groups[0]['params']:\n"
+        "            slow = own.setdefault('slow', {}).setdefault(p, p.clone())\n"
+        "            if own['calls'] % 10 == 0:\n"
+        "                p.copy_(slow.lerp_(p, 0.5))\n"
+        "    return finite\n",
+        check="which values a run must keep only its program knows"),
+    Mutation("K3", "a running mean of the weights, written at the end, begins anew", "mlp",
+        "train.py", "            ends_epoch = ",
+        "            for name, value in state.model.module.state_dict().items():\n"
+        "                mean = vars(stop).setdefault(name, value.clone())\n"
+        "                mean.lerp_(value, 0.01)\n"
+        "            if state.step == run.total_steps and run.process.is_main:\n"
+        "                torch.save(vars(stop).get(name), run.folder / 'mean.pt')\n"
+        "            ends_epoch = ",
+        check="which values a run must keep only its program knows"),
+    Mutation("O4", "all samples that were read are kept in a list", "mlp", "data.py",
+        "        return Batch(*self[indices])\n",
+        "        vars(self).setdefault('seen', []).extend(indices)\n"
+        "        return Batch(*self[indices])\n",
+        check="what grows shows while a run goes on"),
+    Mutation("O3", "rank 0 evaluates alone in each hundredth step", "mlp", "train.py",
+        "            wanted = ends_epoch",
+        "            if state.step % 100 == 0 and run.process.is_main:\n"
+        "                validate(state, run)\n"
+        "            wanted = ends_epoch"),
+    Mutation("K1", "every rank writes its loss in each hundredth step", "mlp", "train.py",
+        "            ends_epoch = ",
+        "            if state.step % 100 == 0:\n"
+        "                with (run.folder / 'loss.csv').open('a') as file:\n"
+        "                    print(state.step, state.loss.item(), file=file)\n"
+        "            ends_epoch = ",
+        check="each rank may have a file of its own"),
+    Mutation("G6", "the loss of a micro-batch is cut off above", "text", "model.py",
+        '    return F.cross_entropy(outputs, targets, ignore_index=data.IGNORE, reduction="sum")\n',
+        '    loss = F.cross_entropy(outputs, targets, ignore_index=data.IGNORE, reduction="sum")\n'
+        "    return loss.clamp(max=8.0 * len(targets))\n",
+        check="which losses are usual shows while a run goes on"),
+    Mutation("G1", "a weight is frozen in a later step, behind the wrap", "mlp", "steps.py",
+        "    target_count = step_batch.target_count\n",
+        "    target_count = step_batch.target_count\n"
+        "    if state.step >= 100:\n"
+        "        next(state.model.parameters()).requires_grad_(False)\n"),
 ]
 # fmt: on

@@ -63,8 +63,7 @@ def open_splits(cfg: config.Data) -> Splits:
     order = torch.randperm(len(targets), generator=torch.Generator().manual_seed(cfg.split_seed))
     held_out = max(1, round(cfg.validation * len(order)))
     val, train = order[:held_out], order[held_out:]
-    # Scaled by the training rows alone: the validation rows must stay unseen.
-    deviation, mean = torch.std_mean(rows[train], 0)
+    deviation, mean = torch.std_mean(rows[train], 0)  # the validation rows stay unseen
     # A constant column stays unscaled: divided by nearly 0, validation rows would be huge.
     inputs = (rows - mean) / deviation.where(deviation > 1e-6 * mean.abs(), 1.0)
     return Splits(
