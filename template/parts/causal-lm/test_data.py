@@ -21,7 +21,7 @@ import config
 import data
 import documents
 import model
-from support import common, hub
+from support import common, hub, processes
 
 FAULTY = "/proc/self/mem"  # its first bytes cannot be read
 TURNS = {"system": "Be brief.", "user": "Where is {}?", "assistant": "In {}'s house."}
@@ -463,14 +463,24 @@ def test_validation_teaches_the_tokenizer_nothing(tmp_path: Path) -> None:
     assert found[0] == found[1], "the tokenizer has seen what is held out"
 
 
+def prepare_there(folder: Path) -> list[data.Batch]:
+    """Both splits, as on a node whose disk lists files in another order, as its sets are."""
+    listed, cfg = Path.rglob, replace(common.settings(folder).data, folder=str(folder))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "rglob", lambda *given: sorted(listed(*given), reverse=True))
+        data.prepare(cfg)
+    splits = data.open_splits(cfg)
+    return [whole(splits.train), whole(splits.val)]
+
+
 def test_preparation_repeats(tmp_path: Path) -> None:
     """Each node prepares for itself, so tokenizer and rows must come out alike."""
-    before = data.open_splits(common.settings(tmp_path).data)
-    cfg = replace(common.settings(tmp_path).data, folder=str(tmp_path))
-    data.prepare(cfg)
-    after = data.open_splits(cfg)
-    for one, other in ((before.train, after.train), (before.val, after.val)):
-        assert_close(whole(one), whole(other), rtol=0, atol=0)
+    cfg = common.settings(tmp_path).data
+    splits, tokenizer = opened(cfg)
+    (there,) = processes.run(1, prepare_there, tmp_path)
+    assert_close([whole(splits.train), whole(splits.val)], there, rtol=0, atol=0)
+    known = {*learnt(splits.train, tokenizer)}
+    assert not known & {*learnt(splits.val, tokenizer)}, "an answer is learnt, and held out"
 
 
 ANSWER = {"role": "assistant", "content": "Yes."}

@@ -108,6 +108,8 @@ def test_token_file_is_read_where_it_lies(tmp_path: Path, dtype: str) -> None:
     batch = splits.val.__getitems__([0])
     assert torch.equal(batch.inputs[0], tokens[950 : 950 + cfg.window])
     assert torch.equal(batch.targets[0], tokens[951 : 951 + cfg.window])
+    path.write_bytes(bytes(path.stat().st_size))
+    assert whole(splits.val.tokens) == [0] * 50, "each rank and worker holds a copy of the file"
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

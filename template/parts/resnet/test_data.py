@@ -59,10 +59,11 @@ def colours(split: data.Images | data.ImageFiles) -> list[int]:
 def test_prepared_data_appear_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Under their final name other ranks find all of them, or nothing yet."""
     draw(tmp_path / "images", 6)
-    cfg = settings(tmp_path, source=str(tmp_path / "images"), validation=0.25)
     monkeypatch.setattr(os, "replace", lambda *_: None)  # as if the process ended just before
-    data.prepare(cfg)
-    assert not data.prepared_path(cfg).exists(), "half written, and taken for whole"
+    for source in (str(tmp_path / "images"), "digits"):
+        cfg = settings(tmp_path, source=source, validation=0.25)
+        data.prepare(cfg)
+        assert not data.prepared_path(cfg).exists(), "half written, and taken for whole"
 
 
 def test_folder_is_divided(tmp_path: Path) -> None:
@@ -232,6 +233,19 @@ def seen(path: Path, channels: int) -> list[list[int]]:
     packed = images.pack([images.Place(path.name, 0), images.Place(path.name, 0)])
     image = data.ImageFiles(path.parent, packed, cfg).__getitems__([1]).inputs[0]
     return [image[:, 0, 0].tolist(), image[:, -1, -1].tolist()]
+
+
+def test_images_are_read_at_each_use(tmp_path: Path) -> None:
+    """Images that stay would fill the memory of each rank and worker, epoch after epoch."""
+    packed = images.pack([images.Place("0.png", 0)])
+    split = data.ImageFiles(tmp_path, packed, replace(settings(tmp_path), image_size=16))
+    for shade in (9, 90):
+        image = Image.new("RGB", (48, 16), (255, 255, 255))
+        image.paste((shade, shade, shade), (12, 0, 36, 16))
+        image.save(tmp_path / "0.png")
+        found = split.__getitems__([0]).inputs.unique().tolist()
+        assert 255 not in found, "the image is stretched, not cut"
+        assert found == [shade], "an image that was read once stays in memory"
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -1,6 +1,7 @@
 """The data: which tables are read, what becomes of their columns, and what is refused."""
 
 import gzip
+import math
 import os
 from decimal import Decimal
 from pathlib import Path
@@ -79,6 +80,9 @@ def test_numbers_texts_and_gaps(name: str, tmp_path: Path) -> None:
     assert told.sum() == 5
     assert told.unique().tolist() == [0.0, 1.0]
     assert train.rows.categories.unique().tolist() == [1, 2, 3, 4]
+    others = flats() | {"district": [text and text.upper() for text in flats()["district"]]}
+    other = prepared(tmp_path, write(tmp_path / f"2-{name}", others)).shape
+    assert other.names != shape.names, "a run would go on with other categories"
 
 
 @pytest.mark.parametrize("mark", [" ", "   ", "NA", "?", "not known"])
@@ -215,6 +219,8 @@ def test_padding_does_not_count(tmp_path: Path) -> None:
         whole["loss"].backward()
         assert outputs.grad is not None
         assert outputs.grad[2].eq(0).all()
+        lost = model.loss_sum(torch.full_like(outputs, math.nan), targets)
+        assert lost.isnan(), "a run that has diverged looks perfect"
 
 
 def test_numbers_that_name_things(tmp_path: Path) -> None:

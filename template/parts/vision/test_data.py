@@ -282,9 +282,22 @@ def test_images_are_seen_as_people_see_them(tmp_path: Path) -> None:
     image.getexif()[0x0112] = 3  # upside down
     image.save(tmp_path / "2.png", exif=image.getexif())
     assert seen(tmp_path / "2.png") == [[0] * 3, [255] * 3]
+    image = Image.new("RGB", (48, 16), (255, 255, 255))
+    image.paste((0, 0, 0), (12, 0, 36, 16))
+    image.save(tmp_path / "4.png")
+    assert seen(tmp_path / "4.png") == [[0] * 3, [0] * 3], "the image is stretched, not cut"
     Image.new("F", (16, 16), 1000).save(tmp_path / "3.tif")
     with pytest.raises(config.ConfigError, match=r"3\.tif cannot be .* mode 'F'"):
         seen(tmp_path / "3.tif")
+
+
+def test_images_are_read_at_each_use(tmp_path: Path) -> None:
+    """Images that stay would fill the memory of each rank and worker, epoch after epoch."""
+    split = data.Images(tmp_path, images.pack([images.Place("0.png", 0)]), 16)
+    for shade in (9, 90):
+        Image.new("RGB", (16, 16), (shade, shade, shade)).save(tmp_path / "0.png")
+        found = split.__getitems__([0]).inputs.unique().tolist()
+        assert found == [shade], "an image that was read once stays in memory"
 
 
 def test_colours_are_those_of_the_training_images(tmp_path: Path) -> None:
