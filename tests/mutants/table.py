@@ -1687,5 +1687,16 @@ MUTATIONS = [
     Mutation("K10", "a run goes on with other categories", "table", "data.py",
         "*categories, *self.labels]", "*texts, *self.labels]",
         check="which values a run must keep only its program knows"),
+    Mutation("L1", "PBS has a place for each GPU", "hosts", "launch/pbs.sh",
+        ":mpiprocs=1", ":mpiprocs=2", check=OTHERS),
+    Mutation("L3", "hosts have a terminal", "hosts", "launch/ssh.sh",
+        "ssh=(ssh -T", "ssh=(ssh -tt", check=OTHERS),
+    Mutation("L1", "a fast network is switched off", "rdma", "launch/nccl.env",
+        "NCCL_NET=IB\n", "NCCL_IB_DISABLE=1\n", check=OTHERS),
+    Mutation("L1", "the host waits for each collective", "rdma", "launch/nccl.env",
+        "NCCL_NET=IB\n", "NCCL_NET=IB\nTORCH_NCCL_BLOCKING_WAIT=1\n", check=OTHERS),
+    Mutation("L1", "SLURM starts another shell", "slurm", "launch/slurm.sbatch",
+        "#!/usr/bin/env bash\n", "#!/bin/sh\n",
+        check="which shell /bin/sh is, is not in the source"),
 ]
 # fmt: on
