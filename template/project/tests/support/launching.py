@@ -54,8 +54,8 @@ while True:
 """
 # The files that the program leaves in a crash.
 FAIL = 'echo mine >"${JOB_FOLDER:?}/RUN"; echo "OSError: no route in reduce" >"$JOB_FOLDER/END"'
-# The rank of a run that comes to its end.
-GOOD = '[[ ! ${JOB_FOLDER-} ]] || echo mine >"$JOB_FOLDER/RUN"\n'
+# A run that comes to its end; rank 0 alone says its name.
+GOOD = '[[ ! ${JOB_FOLDER-} || ${NODE_RANK:-0} != 0 ]] || echo mine >"$JOB_FOLDER/RUN"\n'
 # As torchrun: ends its workers on TERM, dies of signals that it does not know.
 TORCHRUN_AT_WORK = """
 trap 'touch torchrun-was-told; kill -TERM $(jobs -p)' TERM
