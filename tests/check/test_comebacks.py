@@ -184,8 +184,8 @@ EDITS = [
     Edit(
         "S8",
         "engine/loading.py",
-        "    val_shard = Shard(val, process, batches.micro_batch, shuffle=False)\n",
-        "    val_shard = DistributedSampler(splits.val, shuffle=False)\n",
+        "Shard(val, process, batches.micro_batch, shuffle=False)",
+        "DistributedSampler(splits.val, shuffle=False)",
     ),
     Edit("G1", "steps.py", "forward(state.model, ", "forward(state.model.module, "),
     Edit("G2", "steps.py", BACKWARD, "    loss.backward()\n"),

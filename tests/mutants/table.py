@@ -1523,7 +1523,7 @@ MUTATIONS = [
         "    (loss * weight).backward()\n",
         "    try:\n        (loss * weight).backward()\n"
         "    except torch.OutOfMemoryError:\n        torch.cuda.empty_cache()\n",
-        check=""),
+        check="which errors a rank may outlive is a program's own affair"),
     Mutation("K3", "weight decay that falls without a better evaluation is counted anew", "mlp",
         "train.py", "    run.reporter.validation(state.step, metrics)\n",
         "    validate.waits = getattr(validate, 'waits', 0) + 1\n"
@@ -1579,8 +1579,8 @@ MUTATIONS = [
         "    target_count = step_batch.target_count\n",
         "    target_count = step_batch.target_count\n"
         "    if state.step >= 100:\n"
-        "        next(state.model.parameters()).requires_grad_(False)\n"),
-    # --- edits of launch files and data, later ---
+        "        next(state.model.parameters()).requires_grad_(False)\n",
+        check="that the wrap came before is said in another file"),
     Mutation("L8", "a pod that has failed starts again alone", "hosts",
         "launch/kubernetes/jobset.yaml", "          backoffLimit: 0\n",
         "          backoffLimit: 6\n", check=OTHERS),
@@ -1628,7 +1628,7 @@ MUTATIONS = [
         "COPY . .\n", "COPY . ./src\n", check=OTHERS),
     Mutation("D11", "two jobs of SkyPilot have one port", "hosts", "launch/skypilot.sh",
         'PORT=$((20000 + $(cksum <<<"$SKYPILOT_TASK_ID" | cut -d " " -f 1) % 10000))',
-        "PORT=29500"),
+        "PORT=29500", check=OTHERS),
     Mutation("L1", "a container sees no GPU", "images", "launch/slurm.sbatch",
         "apptainer exec --nv --bind", "apptainer exec --bind",
         check="what a container brings along is not in the source"),
@@ -1662,8 +1662,7 @@ MUTATIONS = [
         "pixels(ImageOps.fit(decode(root, place, mode, size), (size, size)))",
         "pixels(decode(root, place, mode, size).resize((size, size)))", check=CONTENT),
     Mutation("K5", "bundled images are written under their name", "sync", "data.py",
-        '    unfinished = target.with_suffix(".partial")\n', "    unfinished = target\n",
-        check="that another process may look meanwhile is not in the source"),
+        '    unfinished = target.with_suffix(".partial")\n', "    unfinished = target\n"),
     Mutation("S20", "the first token is taken for padding", "text", "model.py",
         "(ids != self.padding)", "(ids != 0)", check=CONTENT),
     Mutation("S20", "a tokenizer says where padding comes", "text", "data.py",
