@@ -1646,7 +1646,7 @@ MUTATIONS = [
         check="what a container brings along is not in the source"),
     Mutation("L1", "one machine's container sees no GPU", "hosts", "launch/local.sh",
         "--init --gpus all --network", "--init --network", check=OTHERS),
-    Mutation("L1", "one machine's container keeps the runs", "hosts", "launch/local.sh",
+    Mutation("L1", "one machine's container takes the runs away", "hosts", "launch/local.sh",
         ' --volume "$PWD:$PWD" --workdir', " --workdir", check=OTHERS),
     Mutation("L1", "one machine's container wants a terminal", "hosts", "launch/local.sh",
         "docker run --rm", "docker run -it --rm", check=OTHERS),

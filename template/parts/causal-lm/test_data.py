@@ -475,12 +475,9 @@ def prepare_there(folder: Path) -> list[data.Batch]:
 
 def test_preparation_repeats(tmp_path: Path) -> None:
     """Each node prepares for itself, so tokenizer and rows must come out alike."""
-    cfg = common.settings(tmp_path).data
-    splits, tokenizer = opened(cfg)
+    splits = data.open_splits(common.settings(tmp_path).data)
     (there,) = processes.run(1, prepare_there, tmp_path)
     assert_close([whole(splits.train), whole(splits.val)], there, rtol=0, atol=0)
-    known = {*learnt(splits.train, tokenizer)}
-    assert not known & {*learnt(splits.val, tokenizer)}, "an answer is learnt, and held out"
 
 
 ANSWER = {"role": "assistant", "content": "Yes."}
