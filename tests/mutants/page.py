@@ -103,7 +103,7 @@ with its reason in `tests/mutants/equivalent.toml`. {kinds}.
 | project | file | killed | survived | equivalent |
 |---|---|---|---|---|
 {rows}
-What survived, and no test notices:
+What survived when this was measured:
 
 {survivors or "nothing."}"""
 
