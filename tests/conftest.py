@@ -1,6 +1,7 @@
 """How much of the product is run, and how the tests are shared out over the workers of one run."""
 
 import importlib
+import os
 import random
 import signal
 from collections.abc import Callable, Iterator
@@ -82,6 +83,21 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGQUIT) == signal.SIG_IGN:
         signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """One folder for all workers of a session, for what they share: prepared data."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base if worker_id == "master" else base.parent) / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _types_of_libraries(shared: Path) -> None:
+    """All projects of a session share what mypy knows of torch; to read torch takes ten seconds."""
+    os.environ.setdefault("MYPY_CACHE_DIR", str(shared / "mypy"))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

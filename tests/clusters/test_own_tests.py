@@ -1,4 +1,4 @@
-"""Projects with launch files: their Python is clean, and their tests of these files are green.
+"""Projects with launch files: clean and typed, and their tests of these files are green.
 
 Other tests of projects are in tests/product, where all projects run on one machine.
 """
@@ -61,9 +61,9 @@ FIRST = ("slurm", "others")  # they have most of what there is
 @pytest.mark.parametrize("name", [late_if(name not in FIRST, name) for name in PROJECTS])
 def test_project_tests_its_launch_files(name: str, project: Callable[..., Path]) -> None:
     folder = project(nodes=2, **PROJECTS[name])
-    for command in (["check"], ["format", "--check"]):
+    for command in (["ruff", "check"], ["ruff", "format", "--check"], ["mypy"]):
         done = subprocess.run(
-            [sys.executable, "-m", "ruff", *command, "--quiet", "."],
+            [sys.executable, "-m", *command, "."],
             cwd=folder,
             capture_output=True,
             text=True,
