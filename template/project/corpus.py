@@ -71,6 +71,7 @@ class Corpus(NamedTuple):
     train: Tokens
     val: Tokens
     words: str  # what it is made of, for people
+    tokenizer: str  # its name, which another has not
 
 
 @cache
@@ -96,7 +97,8 @@ def open_prepared(folder: Path) -> Corpus:
         [Piece(str(folder / path), begin, end) for path, begin, end in index[name]]
         for name in ("train", "val")
     )
-    return Corpus(Tokens(index["dtype"], train), Tokens(index["dtype"], val), index["words"])
+    dtype, words = index["dtype"], index["words"]
+    return Corpus(Tokens(dtype, train), Tokens(dtype, val), words, index["tokenizer"])
 
 
 def prepare(cfg: config.Data, folder: Path) -> None:
@@ -110,8 +112,15 @@ def prepare(cfg: config.Data, folder: Path) -> None:
         _check_tokens(cfg, folder, path, dtype)
     sizes = [sum(piece.end - piece.begin for piece in pieces) for pieces in (train, val)]
     words = f"{sizes[0]:,} tokens of {cfg.source} for training, {sizes[1]:,} for validation"
-    index = {"dtype": dtype, "train": train, "val": val, "words": words}
+    index = {"dtype": dtype, "train": train, "val": val, "words": words, "tokenizer": _name(cfg)}
     (folder / INDEX).write_text(json.dumps(index), encoding="utf-8")
+
+
+def _name(cfg: config.Data) -> str:
+    """A name of the tokenizer that follows from its content, wherever its file lies."""
+    if has_tokens(cfg) or not cfg.tokenizer:
+        return "tokens of files" if has_tokens(cfg) else "tokenizer of bytes"
+    return f"tokenizer {hashlib.sha256(Path(cfg.tokenizer).read_bytes()).hexdigest()[:8]}"
 
 
 def has_tokens(cfg: config.Data) -> bool:

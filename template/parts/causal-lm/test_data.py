@@ -448,6 +448,17 @@ def test_edited_file_is_read_anew(tmp_path: Path) -> None:
 # {% include "parts/prepare/test_programs.py" %}
 
 
+def test_other_tokens_are_other_data(tmp_path: Path) -> None:
+    """A run does not go on with tokens that its weights do not know."""
+    names = []
+    for word in ("leopard", "dolphin"):
+        texts = [f"The {word} {place}" for place in ("here", "there", "nowhere", "beside")]
+        source = write(tmp_path / f"{word}.jsonl", texts, column="text")
+        splits, _ = opened(settings(tmp_path, source=source, column="text", length=24))
+        names.append(splits.shape.names)
+    assert names[0] != names[1]
+
+
 def test_validation_teaches_the_tokenizer_nothing(tmp_path: Path) -> None:
     """Its words follow from the training texts alone."""
     (folder := tmp_path / "texts").mkdir()

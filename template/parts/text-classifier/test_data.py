@@ -89,12 +89,15 @@ def test_file_is_divided(tmp_path: Path, ending: str) -> None:
 
 def test_edited_file_is_read_anew(tmp_path: Path) -> None:
     """What was prepared from the file before does not count any more."""
+    names = set()
     for rows in (ROWS[:6], ROWS):
         source = write(tmp_path / "texts.jsonl", rows)
         cfg = settings(tmp_path, source=source, length=32, vocabulary=300)
         data.prepare(cfg)
         splits = data.open_splits(cfg)
         assert len(splits.train) + len(splits.val) == len(rows)
+        names.add(splits.shape.names[-1])
+    assert len(names) == 2, "a run goes on with tokens that its weights do not know"
     places = {data.prepared_path(cfg)}
     changes: list[dict[str, Any]] = [{"length": 16}, {"vocabulary": 310}, {"validation": 0.5}]
     changes += [{"split_seed": 1}, {"text": "a"}, {"label": "a"}, {"pretrained": "some/network"}]
