@@ -1779,5 +1779,10 @@ MUTATIONS = [
     Mutation("K3", "an export has half of the bits of each number", "tools", "tools/export.py",
         "weight.clone().contiguous()", "weight.half().contiguous()",
         check="in which type weights are given away is a choice"),
+    Mutation("K2", "the best is written beside the checkpoints with DDP's names", "mlp", "train.py",
+        '        state.best, state.best_step = metrics["loss"], state.step\n',
+        '        state.best, state.best_step = metrics["loss"], state.step\n'
+        "        if run.process.is_main:\n"
+        '            torch.save(state.model.state_dict(), run.folder / "best.pt")\n'),
 ]
 # fmt: on
