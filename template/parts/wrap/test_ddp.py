@@ -1,7 +1,7 @@
 def handed(monkeypatch: Patch, cfg: config.Config, device: torch.device) -> dict[str, Any]:
     """The arguments that DDP is given on a device, by their names."""
     calls = common.record(monkeypatch, distributed, "DistributedDataParallel")
-    distributed.wrap(built(cfg), distributed.Process(5, 1, 8, device), cfg)
+    distributed.wrap(common.built(cfg), distributed.Process(5, 1, 8, device), cfg)
     return calls[0][1]
 
 
@@ -13,7 +13,7 @@ def test_model_is_moved_whole_before_the_wrap(tmp_path: Path, monkeypatch: Patch
     assert compiled, "run.compile is without effect"
     tensors = [*module.named_parameters(), *module.named_buffers()]
     assert not [n for n, t in tensors if t.device != META], "not on the device when DDP was made"
-    assert list(module.state_dict()) == list(built(cfg).state_dict()), "other names in files"
+    assert list(module.state_dict()) == list(common.built(cfg).state_dict()), "other names in files"
 
 
 @pytest.mark.parametrize("view", ["true", "false"])

@@ -17,16 +17,23 @@ RANKS = 3
 ROUNDING = {"bf16": 2.0**-8, "fp16": 2.0**-11}
 
 
-def gradients(cfg: config.Config, passes: int) -> tuple[list[Tensor], list[Tensor]]:
-    """A layer's gradients in each of several passes: this rank's own, and what DDP made of it."""
+def gradients(
+    cfg: config.Config, passes: int, infinite: int = -1
+) -> tuple[list[Tensor], list[Tensor]]:
+    """A layer's gradients in each of several passes: this rank's own, and what DDP made of it.
+
+    In the pass of the number `infinite` rank 0 finds no finite gradient.
+    """
     own, reduced = [], []
     with distributed.session(cfg.ddp) as process:
         torch.manual_seed(process.rank)
         layer = nn.Linear(24, 16, bias=False, device=process.device)
         network = DistributedDataParallel(layer)
         compression.register(network, cfg.ddp)
-        for _ in range(passes):
+        for number in range(passes):
             inputs = torch.randn(5, 24, device=process.device)
+            if (number, process.rank) == (infinite, 0):
+                inputs.fill_(torch.inf)
             (plain,) = torch.autograd.grad(layer(inputs).square().sum(), layer.weight)
             own.append(plain.double().cpu())
             network.zero_grad()
@@ -66,6 +73,15 @@ def test_powersgd_loses_nothing_for_good(tmp_path: Path) -> None:
     assert float(missing.norm()) < 3 * max(float(mean.norm()) for mean in means)
     for _, reduced in ranks:
         assert torch.equal(torch.stack(reduced), torch.stack(arrived)), "ranks differ"
+
+
+def test_powersgd_forgets_what_is_not_finite(tmp_path: Path) -> None:
+    """All ranks skip the step of a bad batch; its remainder is not added to the next steps."""
+    overrides = ["ddp.compress=powersgd", "ddp.powersgd_after=2", "ddp.powersgd_rank=2"]
+    cfg = common.settings(tmp_path, *overrides)
+    for _, reduced in processes.run(RANKS, gradients, cfg, 6, 3):
+        finite = [bool(gradient.isfinite().all()) for gradient in reduced]
+        assert finite == [True, True, True, False, True, True], "every later step is skipped, too"
 
 
 def test_powersgd_on_cpus_beside_gpus_is_refused(

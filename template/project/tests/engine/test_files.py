@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 import train
-from engine import checkpoint
+from engine import checkpoint, distributed, report
 from engine.state import TrainState
 from engine.watch import files
 from support import common, processes
@@ -75,6 +75,18 @@ def test_file_saves_or_ends_the_run(names: list[str], tmp_path: Path) -> None:
     (run / "SAVE").touch()  # as from before the start
     steps, said = processes.run(1, train_and_wish, [*argv, "log.every_steps=4"], run, [])[0]
     assert (steps, "found" in said) == (6, end == 4), "the last step hears it, too"
+
+
+def test_wish_that_is_made_anew_is_another_one(tmp_path: Path) -> None:
+    """While the save for the first wish is written somebody makes the file again."""
+    process = distributed.Process(0, 0, 1, torch.device("cpu"))
+    wishes = files.Files(report.Reporter(common.settings(tmp_path), process, tmp_path, 9))
+    (tmp_path / "SAVE").touch()
+    assert wishes.look() == 1
+    heard = dict(wishes.heard)
+    os.utime(tmp_path / "SAVE", (1, 1))
+    wishes.answer(heard)
+    assert wishes.look() == 1, "the second wish has gone with the first one"
 
 
 @pytest.mark.parametrize("names", [["STOP"], ["STOP", "SIGUSR1"]])

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch.distributed as dist
@@ -106,6 +107,15 @@ def test_nothing_is_said_while_steps_go_on(tmp_path: Path) -> None:
     assert [*map(Path.read_text, (tmp_path / "0", tmp_path / "1"))] == ["", ""]
 
 
+def test_nobody_is_asked_while_steps_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store is on one host, which all ranks would ask again and again."""
+    monkeypatch.setattr(waiting.Look, "store", store := Mock())
+    mark, over = waiting.Mark(4, time.monotonic()), threading.Event()
+    threading.Timer(0.5, over.set).start()
+    waiting.Look(mark, 1, 2, 3.0).keep_on(over)
+    assert not store.called, "each rank asks, though no rank is waited for"
+
+
 Reports = dict[int, waiting.Report]
 WAITS, BUSY = "update, steps.py:90: norm.item()", "read, data.py:9: file.read()"
 
@@ -135,6 +145,8 @@ def look_at_an_old_report() -> tuple[bool, str]:
     found = looks[1].may_tell(4.0), looks[1].tell(4.0)
     looks[1].mark.step = 3
     assert looks[1].report(looks[1].store(), 0), "a GPU's host is three steps ahead of its rank"
+    os.environ["TORCHELASTIC_RESTART_COUNT"] = "1"
+    assert not looks[1].report(looks[1].store(), 0), "the launcher has ended that start"
     return found
 
 
