@@ -71,7 +71,7 @@ class Corpus(NamedTuple):
     train: Tokens
     val: Tokens
     words: str  # what it is made of, for people
-    tokenizer: str  # its name, which another has not
+    tokenizer: str  # a name that follows from its content
 
 
 @cache

@@ -1,7 +1,6 @@
 """Conversations and texts: read, tokenised, and packed into rows of equal length."""
 
 import ast
-import hashlib
 import json
 import re
 import sysconfig
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 import config
-from engine import jsonl
+from engine import hub, jsonl
 
 IGNORE = -100  # the target of a token that does not count: of questions, of padding
 ROWS, TOKENIZER, ABOUT = "rows.pt", "tokenizer", "about.json"  # what is prepared
@@ -92,7 +91,7 @@ def prepare(cfg: config.Data, folder: Path) -> None:
     if tokenizer.eos_token_id is None and not (chat and ends_of_answers(tokenizer)):
         words += "; the tokenizer has no token that ends texts, so the model learns no end"
     about = {"vocabulary": len(tokenizer), "weights": weights, "chat": chat, "words": words}
-    about["names"] = [name_of(tokenizer)]
+    about["names"] = [hub.name_of(tokenizer)]
     (folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
 
 
@@ -401,12 +400,6 @@ def train_tokenizer(cfg: config.Data, records: list[Record]) -> Any:
 def _words_said(turn: dict[str, Any]) -> str:
     words: str = turn.get("content", "")
     return words
-
-
-def name_of(tokenizer: Any) -> str:
-    """A name that follows from all tokens and their numbers."""
-    tokens = json.dumps(tokenizer.get_vocab(), sort_keys=True).encode()
-    return f"tokenizer {hashlib.sha256(tokens).hexdigest()[:8]}"
 
 
 def ends_of_answers(tokenizer: Any) -> list[int]:

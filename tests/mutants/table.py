@@ -1702,7 +1702,7 @@ MUTATIONS = [
     Mutation("K10", "a run goes on with other tokens", "text", "data.py",
         "return [*self.labels, self.tokens]", "return self.labels",
         check="which values a run must keep only its program knows"),
-    Mutation("K10", "the name of a tokenizer is its size", "causal", "documents.py",
+    Mutation("K10", "the name of a tokenizer is its size", "causal", "engine/hub.py",
         "json.dumps(tokenizer.get_vocab(), sort_keys=True)", "str(len(tokenizer))",
         check="which values a run must keep only its program knows"),
     Mutation("L1", "PBS has a place for each GPU", "hosts", "launch/pbs.sh",

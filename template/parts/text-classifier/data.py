@@ -57,7 +57,7 @@ class Shape:
     before: list[str]  # classes of the pretrained head, in their order
     long: int  # texts that have `length` tokens or more
     doubts: str = field(default="", compare=False)  # about the validation
-    tokens: str = ""  # the tokenizer's name, which another tokenizer has not
+    tokens: str = ""  # the tokenizer's name
 
     @property
     def names(self) -> list[str]:
@@ -154,19 +154,13 @@ def prepare(cfg: config.Data) -> None:
         "before": known.labels,
         "long": sum(int((inputs[:, -1] != padding).sum()) for inputs, _ in encoded),
         "doubts": _doubts(train, val),
-        "tokens": _name(known.tokenizer),
+        "tokens": hub.name_of(known.tokenizer),
     }
     partial = target.with_suffix(".partial")
     partial.mkdir(exist_ok=True)
     known.tokenizer.save_pretrained(partial / "tokenizer")
     torch.save({"about": about, "splits": encoded}, partial / "tokens.pt")
     partial.replace(target)  # the folder appears whole
-
-
-def _name(tokenizer: Any) -> str:
-    """A name that follows from all tokens and their numbers."""
-    tokens = json.dumps(tokenizer.get_vocab(), sort_keys=True).encode()
-    return f"tokenizer {hashlib.sha256(tokens).hexdigest()[:8]}"
 
 
 def _doubts(train: list[Row], val: list[Row]) -> str:
