@@ -1722,7 +1722,7 @@ MUTATIONS = [
     Mutation("O4", "GPUs are waited for where there are any", "mlp", "steps.py",
         "    state.step += 1\n",
         "    state.step += 1\n"
-        "    if torch.cuda.is_available():\n        torch.cuda.synchronize()\n"),
+        "    if torch.cuda.is_available():\n        torch.cuda.synchronize()\n", check=ELSEWHERE),
     Mutation("O4", "a queue without end has all steps", "mlp", "train.py",
         "            ends_epoch = ",
         "            kept = vars(run).setdefault('kept', __import__('collections').deque())\n"
