@@ -146,8 +146,8 @@ EDITS = [
     Edit(
         "D12",
         "engine/place.py",
-        "        text = os.environ.setdefault(name, value)\n",
-        "        text = os.environ[name]\n",
+        "text, port = os.environ.setdefault(name, value),",
+        "text, port = os.environ[name],",
     ),
     Edit(
         "D13",

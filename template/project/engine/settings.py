@@ -135,8 +135,7 @@ def _build(kind: Any, value: Any, where: str) -> Any:
 def _build_section(kind: Any, table: Any, where: str) -> Any:
     if not isinstance(table, dict):
         raise ConfigError(f"{where} is a section: write [{where}] and its keys below it")
-    prefix = f"{where}." if where else ""
-    hints = typing.get_type_hints(kind, include_extras=True)
+    prefix, hints = f"{where}." if where else "", typing.get_type_hints(kind, include_extras=True)
     for key in [name for name in table if name not in hints]:
         near = difflib.get_close_matches(key, hints, n=1, cutoff=0)
         raise ConfigError(f"unknown key {prefix}{key}: did you mean {prefix}{near[0]}?")
