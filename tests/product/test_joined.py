@@ -41,6 +41,7 @@ def project(**changed: str) -> dict[str, str]:
 
 
 def said_of(joined: Joined, tmp_path: Path) -> list[str]:
+    tmp_path.mkdir(exist_ok=True)
     (tmp_path / "pyproject.toml").write_text(SETTINGS)
     return joined.types(tmp_path / "modules", tmp_path / "pyproject.toml")
 
@@ -59,6 +60,18 @@ def test_modules_of_the_same_name_do_not_meet(tmp_path: Path) -> None:
     joined.add(project(), "")
     joined.add(project(config='SIZE = "abc"\n', engine__loading=other), "")
     assert not said_of(joined, tmp_path)
+
+
+def test_text_that_was_judged_before_is_not_judged_again(tmp_path: Path) -> None:
+    """Where it is imported by a text that is new. Whole projects are judged whole."""
+    changed = project(config='SIZE = "abc"\n', tests__test_total=TEST + "\n")
+    for whole in (False, True):
+        joined = Joined()
+        joined.add(project(), "project 0")
+        joined.add(changed, "project 1", whole=whole)
+        said = said_of(joined, tmp_path / str(whole))
+        named = {line.partition(":")[0] for line in said[:-1]}
+        assert named == ({"engine/loading.py of project 1"} if whole else set())
 
 
 @pytest.mark.parametrize(
