@@ -1817,10 +1817,6 @@ MUTATIONS = [
         "    state.updates += optim.step(",
         "    vars(state)['last'] = state.norm.to('cpu')\n    state.updates += optim.step(",
         check=ELSEWHERE),
-    Mutation("O4", "GPUs are waited for where there are any", "mlp", "steps.py",
-        "    state.step += 1\n",
-        "    state.step += 1\n"
-        "    if torch.cuda.is_available():\n        torch.cuda.synchronize()\n", check=ELSEWHERE),
     Mutation("O4", "a queue without end has all steps", "mlp", "train.py",
         "            ends_epoch = ",
         "            kept = vars(run).setdefault('kept', __import__('collections').deque())\n"
