@@ -1,3 +1,3 @@
-"""What is no test of these tests."""
+"""Which files here are no tests."""
 
 collect_ignore = ["added"]  # files of a project, which a test puts into a copy of the template
