@@ -98,6 +98,8 @@ class GPT(nn.Module):
         """tokens [batch, length] int64 -> logits [batch, length, vocabulary]."""
         x = self.dropout(self.embedding(tokens))
         cos, sin = turns(tokens.size(1), self.features, tokens.device)
+        if torch.compiler.is_compiling():  # in one graph, each layer would compute the angles anew
+            torch._dynamo.graph_break()
         for block in self.blocks:
             # {% if dynamic_graph %}
             # The host draws, so that no device is waited for, and before any recomputation.

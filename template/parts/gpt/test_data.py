@@ -421,3 +421,19 @@ def test_output_has_the_tokens_that_there_are(tmp_path: Path, monkeypatch: Any) 
     torch.testing.assert_close(outputs, ends[0] @ matrix.T)
     (grad,) = torch.autograd.grad(outputs.square().sum(), matrix)
     assert grad[12:].any(), "what is no input is not learnt: the output has another matrix"
+
+
+def test_compiled_layers_are_given_the_angles(tmp_path: Path) -> None:
+    """In one graph with the angles, each layer would compute them anew: a quarter of a step."""
+    graphs = list[set[str]]()
+
+    def note(graph: torch.fx.GraphModule, _: object) -> Any:
+        parts = [part for part in graph.modules() if isinstance(part, torch.fx.GraphModule)]
+        graphs.append({str(node.target) for part in parts for node in part.graph.nodes})
+        return graph.forward
+
+    network = model.build(common.settings(tmp_path).model, data.Shape(300, ""))
+    network.compile(backend=note)
+    network(torch.arange(12).view(2, 6))
+    found = [("cos" in nodes, "scaled_dot" in " ".join(nodes)) for nodes in graphs]
+    assert found == [(True, False), (False, True)], "angles, and the layers that use them"
