@@ -132,6 +132,7 @@ FILES = "how people ask a run to stop is its own affair"
 SPEED = "which rank is slow shows while a run goes on"
 MODE = "in which mode a network is shows while a run goes on"
 NODES = "which node is to blame and which one is free is known to SLURM alone"
+COMPILED = "what torch.compile makes of a program is not in the source"
 STARTS = "that two starts may have one run is not in the source"
 CLUSTERS = "which clusters share a file system is not in the source"
 ELSEWHERE = "that a field holds a tensor of the device is said in another file"
@@ -510,9 +511,20 @@ MUTATIONS = [
     Mutation("G3", "the window is one short", "gpt", "steps.py",
         "step_batch.batches[:-1]", "step_batch.batches[:-2]"),
     Mutation("G4", "cleared in each micro-batch", "gpt", "steps.py",
-        "    loss = model.loss_sum(*forward(state.model, batch, device))\n",
+        "    loss = state.loss_sum(*compute(state.model, batch, device))\n",
         "    state.optimizer.zero_grad()\n"
-        "    loss = model.loss_sum(*forward(state.model, batch, device))\n"),
+        "    loss = state.loss_sum(*compute(state.model, batch, device))\n"),
+    Mutation("O13", "the loss is not compiled", "gpt", "train.py",
+        "loss_sum=torch.compile(loss) if cfg.run.compile else loss", "loss_sum=loss",
+        check=COMPILED),
+    Mutation("O13", "the loss is compiled from a copy in float32", "gpt", "steps.py",
+        "state.loss_sum(*compute(state.model,", "state.loss_sum(*forward(state.model,",
+        check=COMPILED),
+    Mutation("O13", "each compiled layer computes the angles anew", "gpt", "model.py",
+        "            torch._dynamo.graph_break()\n", "            pass\n", check=COMPILED),
+    Mutation("O4", "the request to stop is read twice", "mlp", "engine/loading.py",
+        "    @cached_property\n    def stop(", "    @property\n    def stop(",
+        check="how often a value is read shows while a run goes on"),
     Mutation("G4", "cleared before the update", "mlp", "steps.py",
         "    state.updates += optim.step(",
         "    state.optimizer.zero_grad()\n    state.updates += optim.step("),

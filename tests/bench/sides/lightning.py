@@ -51,6 +51,10 @@ class Module(lightning.LightningModule):
             batch_size=count,
         )
 
+    def configure_gradient_clipping(self, *_: Any) -> None:
+        """By hand: with mixed precision Lightning's own clipping refuses every fused optimizer."""
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.parts.cfg.train.clip_norm)
+
     def configure_optimizers(self) -> Any:
         optimizer = self.parts.optimizer()
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self.parts.schedule(task.steps))
@@ -99,7 +103,6 @@ def main() -> None:
         max_epochs=1,
         logger=CSVLogger(task.folder),
         log_every_n_steps=LOG_EVERY,
-        gradient_clip_val=parts.cfg.train.clip_norm,
         num_sanity_val_steps=0,
         enable_checkpointing=False,
         enable_progress_bar=False,
