@@ -424,7 +424,7 @@ def test_output_has_the_tokens_that_there_are(tmp_path: Path, monkeypatch: Any) 
 
 
 def test_compiled_layers_are_given_the_angles(tmp_path: Path) -> None:
-    """In one graph with the angles, each layer would compute them anew: a quarter of a step."""
+    """In one graph with the angles, each layer would compute all of them anew."""
     graphs = list[set[str]]()
 
     def note(graph: torch.fx.GraphModule, _: object) -> Any:
