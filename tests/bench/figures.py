@@ -114,14 +114,15 @@ def goals(device: Device) -> list[Goal]:
     rivals = [side for side in RIVALS if small and side in small["times"]]
     words = "mlp: generated ≥ 1.05 × the fastest library"
     best = min((speed(small, "generated", rival) for rival in rivals), key=_middle, default=None)
-    found.append(at_least(words, best, 1.05, "no library is installed"))
+    why = "no library is installed" if small else "not measured"
+    found.append(at_least(words, best, 1.05, why))
     fed = [speed(one, "generated", "fixed") for one in device["cases"] if "fixed" in one["times"]]
     words = "data loading hidden: ≥ 0.98 × the speed with one batch again and again"
-    found.append(at_least(words, min(fed, key=_middle, default=None), 0.98, "no GPU in this run"))
+    found.append(at_least(words, min(fed, key=_middle, default=None), 0.98, "a goal for GPUs"))
     compiled = case(device, "gpt, compiled")
     words = "GPT-2 124 M, compiled: utilisation ≥ 0.50"
     used = compiled and utilisation(compiled)
-    found.append(at_least(words, used, 0.50, "no GPU in this run"))
+    found.append(at_least(words, used, 0.50, "a goal for GPUs"))
     reads = [max(one["times"]["generated"]["reads"]) for one in device["cases"]]
     words = "waits of the host per step, between log points: 0"
     found.append(at_most(words, max(reads, default=None), 0, "not measured"))
