@@ -55,6 +55,8 @@ def test_generated_project_beside_plain_loop(tmp_path: Path) -> None:
     assert len(rows) == 2, "training, saving"
     assert " 1.00 (1.00…1.00) |" in rows[0]
     assert (tmp_path / "bench-cpu-speed.png").stat().st_size > 1000
+    few = {side: times[side] for side in ("generated", "plain")}
+    assert rows_of_page({**few, "matmul": PRODUCTS}, tmp_path), "no page of --sides generated plain"
 
 
 @pytest.mark.usefixtures("_ranks_are_forked")

@@ -51,7 +51,7 @@ class Module(lightning.LightningModule):
             batch_size=count,
         )
 
-    def configure_gradient_clipping(self, *_: Any) -> None:
+    def configure_gradient_clipping(self, *_: Any, **__: Any) -> None:
         """By hand: with mixed precision Lightning's own clipping refuses every fused optimizer."""
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.parts.cfg.train.clip_norm)
 
