@@ -1051,6 +1051,84 @@ def third(inputs):
         print(f"{total_loss.item():.3f}")  # <-- O2
 """,
 }
+STARTED = {
+    "the seed of ranks that this file starts": """\
+from torch import multiprocessing
+
+
+def main():
+    torch.manual_seed(7)
+    multiprocessing.spawn(work, nprocs=2)
+
+
+def seed_all(number):
+    torch.manual_seed(number)  # <-- S6
+
+
+def work(local_rank):
+    seed_all(7)
+    model = DDP(nn.Dropout(build()).to(device), device_ids=[local_rank])
+""",
+    "a helper that only the parent calls": """\
+from torch import multiprocessing
+
+
+def seed_all(number):
+    torch.manual_seed(number)
+
+
+def main():
+    seed_all(7)
+    multiprocessing.spawn(work, nprocs=2)
+
+
+def work(local_rank):
+    model = DDP(nn.Dropout(build()).to(device), device_ids=[local_rank])
+""",
+    "weights in a variable first": """\
+optimizer = torch.optim.AdamW(model.parameters())
+model = DDP(build(), device_ids=[local_rank])
+weights = model.module.state_dict()
+state = {"weights": weights, "step": step}  # <-- K3
+""",
+    "a schedule built anew at the saved epoch": """\
+optimizer = torch.optim.AdamW(model.parameters())
+schedule = torch.optim.lr_scheduler.StepLR(optimizer, 10, last_epoch=first_epoch - 1)
+model = DDP(build(), device_ids=[local_rank])
+weights = model.module.state_dict()
+state = {"weights": weights, "optimizer": optimizer.state_dict(), "epoch": epoch + 1}
+""",
+    "a schedule built anew, at no epoch": """\
+optimizer = torch.optim.AdamW(model.parameters())
+schedule = torch.optim.lr_scheduler.StepLR(optimizer, 10, last_epoch=-1)
+model = DDP(build(), device_ids=[local_rank])
+weights = model.module.state_dict()
+state = {"weights": weights, "optimizer": optimizer.state_dict(), "epoch": epoch + 1}  # <-- K3
+""",
+    "moved once more, to where it is": """\
+network = build().to(device)
+network = DDP(network, device_ids=[local_rank]).to(device)
+other = build()
+other.cuda()
+other = DDP(other, device_ids=[local_rank])
+other.cuda()
+third = DDP(build().to(device), device_ids=[local_rank])
+third.to(device)
+""",
+    "moved elsewhere": """\
+network = build().to("cpu")
+network = DDP(network).to(device)  # <-- D1
+""",
+    "a parameter that nothing uses, and DDP looks for such": """\
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.temperature = nn.Parameter(torch.ones(()))
+
+
+model = DDP(Scaled().to(device), find_unused_parameters=wanted)
+""",
+}
 MECHANISMS = {
     **DEVICE,
     **NAMES,
@@ -1061,6 +1139,7 @@ MECHANISMS = {
     **AVERAGES,
     **ALONE,
     **OUTPUT,
+    **STARTED,
 }
 
 

@@ -28,7 +28,26 @@ _MOVES = ("to", "cuda", "cpu", "xpu", "npu")
 def moved_after_wrap(module: Module) -> Iterator[ast.AST]:
     for call in module.methods(*_MOVES):
         if is_ddp(module, receiver(call)) and not matches(call, r"non_blocking|dtype="):
-            yield call
+            if not _was_there(module, call):
+                yield call
+
+
+def _was_there(module: Module, call: ast.Call) -> bool:
+    """Whether the model was moved in the same way before the wrap, so that nothing moves now."""
+    wrap = receiver(call)
+    if isinstance(wrap, ast.Name) and (found := binding(module, wrap)):
+        wrap = found.value
+    model = keyword(wrap, "module", 0) if isinstance(wrap, ast.Call) else None
+    if model is None:
+        return False
+    for move in module.methods(method_name(call), below=module.scope(call)):
+        if list(map(source, move.args)) == list(map(source, call.args)):
+            statement = module.statement(move)
+            targets = statement.targets if isinstance(statement, ast.Assign) else []
+            moved = map(source, [receiver(move), *targets])
+            if move is model or (move.lineno < model.lineno and source(model) in moved):
+                return True
+    return False
 
 
 @rule(

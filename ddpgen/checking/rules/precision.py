@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.expressions import constant, keyword, matches, receiver, unpacks
-from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.programs import Module, Program
 from ddpgen.checking.reading.values import DDP, binding
 from ddpgen.checking.registry import ERROR, STYLE, rule
 
@@ -127,7 +127,7 @@ def static_graph(module: Module) -> Iterator[ast.AST]:
     "remove it, or use it in forward",
 )
 def unused_parameter(module: Module) -> Iterator[ast.AST]:
-    if not module.program.calls(DDP):
+    if not _waits_for_all(module.program):
         return
     made = set(module.called("torch.nn.Parameter"))
     for node, field in module.assignments(ast.Attribute):
@@ -148,17 +148,21 @@ def _reads_model(node: ast.Name | ast.Attribute) -> bool:
     return not matches(node.value, r"^(arg|opt|c(on)?fi?g)\w*$")
 
 
+def _waits_for_all(program: Program) -> bool:
+    """Whether DDP waits for the gradient of every parameter, as far as its arguments tell."""
+    wraps = [call for _, call in program.called(DDP)]
+    allowed = [keyword(c, "find_unused_parameters") or keyword(c, "static_graph") for c in wraps]
+    may_miss = any(value is not None and constant(value) is not False for value in allowed)
+    return bool(wraps) and not may_miss and not any(map(unpacks, wraps))
+
+
 @rule(
     "G11",
     "this layer is left out at random, and DDP waits for its gradients: the second step raises",
     "pass find_unused_parameters=True, with the reason in a comment",
 )
 def left_out_at_random(module: Module) -> Iterator[ast.AST]:
-    wraps = [call for _, call in module.program.called(DDP)]
-    allowed = [keyword(c, "find_unused_parameters") or keyword(c, "static_graph") for c in wraps]
-    if not wraps or any(unpacks(c) for c in wraps):
-        return
-    if any(value is not None and constant(value) is not False for value in allowed):
+    if not _waits_for_all(module.program):
         return
     for function in module.functions.get("forward", []):
         for node in module.below(function):

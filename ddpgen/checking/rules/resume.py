@@ -14,6 +14,7 @@ from ddpgen.checking.rules.checkpoint import saves
 
 _FILES = r"\bi?glob\(|listdir\(|iterdir\("
 _COUNTED = r"step|epoch|iter|\bep?\b|\bit\b"
+_WEIGHTS = r"(model|net|module)\w*\.state_dict\("
 _PROGRESS = {"epoch", "step", "iter", "iteration", "iter_num", "global_step", "start_epoch"}
 
 
@@ -24,9 +25,9 @@ def snapshots(module: Module) -> list[tuple[ast.Dict, str]]:
     for node in module.nodes:
         if isinstance(node, ast.Dict) and None not in node.keys:
             keys = {str(constant(key)) for key in node.keys}
-            text = source(node)
-            if keys & _PROGRESS and re.search(r"(model|net|module)\w*\.state_dict\(", text):
-                found.append((node, text + _added_later(module, node)))
+            weights = any(mentions(module, value, _WEIGHTS) for value in node.values)
+            if keys & _PROGRESS and weights:
+                found.append((node, source(node) + _added_later(module, node)))
     return found
 
 
@@ -40,9 +41,11 @@ def _added_later(module: Module, node: ast.Dict) -> str:
     return "\n".join(line for line in lines if line.startswith((f"{name}[", f"{name}.update")))
 
 
-def _saved_without(module: Module, used: str, saved: str) -> Iterator[ast.AST]:
-    """Snapshots of a program that uses something, but does not save it."""
-    if module.program.says(used):
+def _saved_without(
+    module: Module, used: str, saved: str, unless: str = "(?!)"
+) -> Iterator[ast.AST]:
+    """Snapshots of a program that uses something, but does not save it, nor follows it anew."""
+    if module.program.says(used) and not module.program.says(unless):
         yield from (node for node, text in snapshots(module) if not re.search(saved, text))
 
 
@@ -56,7 +59,14 @@ rule(
     "K3",
     "the scheduler's state is missing: a resumed run starts its schedule anew",
     "save scheduler.state_dict() too",
-)(partial(_saved_without, used=r"lr_scheduler\.|get_\w+_schedule", saved="sched"))
+)(
+    partial(
+        _saved_without,
+        used=r"lr_scheduler\.|get_\w+_schedule",
+        saved="sched",
+        unless=r"last_epoch\s*=\s*(?!-|None)",  # it is built anew, at the epoch that was saved
+    )
+)
 
 rule(
     "G9",

@@ -143,14 +143,22 @@ def seed_without_rank(module: Module) -> Iterator[ast.AST]:
         (m, call)
         for m, call in program.called(*_GLOBAL_SEEDS)
         if call.args
-        # The seed of a parent does not reach the processes that it starts.
-        and not any(m.called("torch.multiprocessing.spawn"))
+        and _reaches_ranks(m, call)
         and not re.search("(?<!default_)generator", source(call.func))
     ]
     if any(mentions(m, call.args[0], r"rank|seed_offset|worker") for m, call in seeds):
         return
     torch_seeds = [c for m, c in seeds if m is module and m.name(c.func).startswith("torch")]
     yield from (c for c in torch_seeds if _trains(module, c))
+
+
+def _reaches_ranks(module: Module, call: ast.Call, depth: int = 3) -> bool:
+    """Whether ranks make a call: a parent's seed does not reach the processes that it starts."""
+    scope = module.scope(call)
+    if any(module.scope(start) is scope for start in module.called("torch.multiprocessing.spawn")):
+        return False
+    callers = module.program.names.get(scope.name, []) if isinstance(scope, Function) else []
+    return not callers or depth == 0 or any(_reaches_ranks(m, c, depth - 1) for m, c in callers)
 
 
 @once
