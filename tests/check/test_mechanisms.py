@@ -1119,6 +1119,26 @@ third.to(device)
 network = build().to("cpu")
 network = DDP(network).to(device)  # <-- D1
 """,
+    "ranks that share out a layer draw the same": """\
+from torch.distributed.tensor.parallel import parallelize_module
+
+torch.manual_seed(7)
+model = parallelize_module(nn.Dropout(build()), mesh, plan)
+dist.barrier()
+""",
+    "a CPU to load on, and GPUs to train on": """\
+assert dist.is_available()
+dist.init_process_group("nccl", timeout=limit, device_id=device)
+model = nn.SyncBatchNorm.convert_sync_batchnorm(build().cuda(local_rank))
+saved = torch.load(path, map_location="cpu", weights_only=True)
+model = DDP(model, device_ids=[local_rank])
+dist.destroy_process_group()
+""",
+    "the variable that hides the others is the local rank's own": """\
+os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["SLURM_LOCALID"]
+device = torch.device("cuda:0")
+model = DDP(build().to(device))
+""",
     "a parameter that nothing uses, and DDP looks for such": """\
 class Scaled(nn.Module):
     def __init__(self):

@@ -9,6 +9,7 @@ from ddpgen.checking.reading.guards import conditions, guarded
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import DDP, is_ddp
 from ddpgen.checking.registry import rule
+from ddpgen.checking.rules.device import ON_CPU
 from ddpgen.checking.rules.gradients import is_inner
 from ddpgen.checking.rules.group import inits
 
@@ -39,7 +40,7 @@ def converted_after_wrap(module: Module) -> Iterator[ast.AST]:
     "convert only where the device is a GPU",
 )
 def sync_on_cpu(module: Module) -> Iterator[ast.AST]:
-    if "is_available" in module.program.names and module.program.says(r"[\"']cpu[\"']"):
+    if module.program.calls("is_available") and module.program.says(ON_CPU):
         for call in module.called(_CONVERT):
             own = module.callees(call)
             if not own and not conditions(module, call):

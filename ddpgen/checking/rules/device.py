@@ -22,7 +22,7 @@ _CHOOSES = r"set_device|environ\[.CUDA_VISIBLE_DEVICES.\] =|cuda\.device\("
 _MOVES = ("to", "cuda")
 _KINDS = rf"cuda|gpu|cpu|device|nccl|backend|{WITHOUT_DDP}"
 # A choice of the CPU, which `is_available` makes.
-_ON_CPU = r"device\([\"']cpu[\"']\)|is_available\(\) else [\"']cpu[\"']"
+ON_CPU = r"device\([\"']cpu[\"']\)|is_available\(\) else [\"']cpu[\"']"
 _OBJECTS = tuple(
     f"torch.distributed.{name}"
     for name in ("all_gather_object", "broadcast_object_list", "gather_object")
@@ -151,7 +151,7 @@ def set_device_on_cpu(module: Module) -> Iterator[ast.AST]:
     groups = module.called("init_process_group")
     if any(constant(keyword(call, "backend", 0)) == "nccl" for call in groups):
         return  # which has raised on CPUs before
-    if module.program.calls("is_available") and module.program.says(_ON_CPU):
+    if module.program.calls("is_available") and module.program.says(ON_CPU):
         for call in module.called("torch.cuda.set_device"):
             if not conditions(module, call) and not guarded(module, call, _KINDS):
                 yield call
@@ -188,6 +188,8 @@ def _only_visible(module: Module) -> list[ast.expr]:
         elif isinstance(node.value, ast.JoinedStr) and len(node.value.values) == 1:
             only = node.value.values[0]
             value = only.value if isinstance(only, ast.FormattedValue) else None
+        elif matches(node.value, r"^os\.(environ|getenv).*(LOCAL_RANK|LOCALID)"):
+            value = node.value
         if hides and isinstance(value, ast.Name | ast.Attribute | ast.Call | ast.Subscript):
             if not conditions(module, node):
                 found.append(value)

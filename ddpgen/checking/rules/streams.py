@@ -135,7 +135,8 @@ def _seeds(module: Module, call: ast.Call) -> bool | None:
 def seed_without_rank(module: Module) -> Iterator[ast.AST]:
     program = module.program
     differs = r"seed_worker|worker_seed|def worker_init|seed_offset"
-    if program.says(differs):
+    alike = r"parallelize_module|distributed\.tensor\.parallel"  # ranks that share out a layer
+    if program.says(differs) or program.says(alike):
         return
     if not program.says(_AUGMENTS) and not any(map(_draws_in_training, program.modules)):
         return
