@@ -4,8 +4,8 @@
 PYTHON ?= python3
 # Four for two cores: who waits for a process of its own leaves the core to others.
 WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n + (n > 4 ? 4 : n))))
-# Nine of ten programs, and what is marked as late, are left out when these are over, six minutes later
-# all else; 0: never.
+# Programs, and what is marked as late, are left out when these are over, but for a tenth of both, another
+# one at each commit; six minutes later all else is; 0: never.
 MINUTES ?= 0
 # What is drawn at random in the long targets; `make test` always draws the same.
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
