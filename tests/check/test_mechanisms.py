@@ -1139,6 +1139,31 @@ os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["SLURM_LOCALID"]
 device = torch.device("cuda:0")
 model = DDP(build().to(device))
 """,
+    "errors of a load, passed over and not": """\
+def passed_over():
+    global_step = 0
+    try:
+        saved = torch.load("newest.pt", map_location="cpu", weights_only=True)
+        global_step = saved["step"]
+    except:  # <-- K7
+        print("nothing to go on from")
+
+
+def told():
+    try:
+        saved = torch.load("newest.pt", map_location="cpu", weights_only=True)
+        step = saved["step"]
+    except Exception as error:
+        raise SystemExit(f"newest.pt: {error}") from error
+    try:
+        saved = torch.load("best.pt", map_location="cpu", weights_only=True)
+        best_step = saved["step"]
+    except FileNotFoundError:
+        best_step = 0
+
+
+dist.barrier()
+""",
     "a parameter that nothing uses, and DDP looks for such": """\
 class Scaled(nn.Module):
     def __init__(self):

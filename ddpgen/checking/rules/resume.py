@@ -15,6 +15,8 @@ from ddpgen.checking.rules.checkpoint import saves
 _FILES = r"\bi?glob\(|listdir\(|iterdir\("
 _COUNTED = r"step|epoch|iter|\bep?\b|\bit\b"
 _WEIGHTS = r"(model|net|module)\w*\.state_dict\("
+_LOADS = r"torch\.load\(|load_state_dict\(|(load|resume|restore)_\w*(checkpoint|ckpt|model)\w*\("
+_LEAVES = (ast.Raise, ast.Return, ast.Continue, ast.Break)
 _PROGRESS = {"epoch", "step", "iter", "iteration", "iter_num", "global_step", "start_epoch"}
 
 
@@ -108,6 +110,29 @@ def epoch_repeated(module: Module) -> Iterator[ast.AST]:
         if matches(target, r"start|first|begin") and isinstance(node.value, ast.Subscript):
             if constant(node.value.slice) == "epoch":
                 yield node
+
+
+@rule(
+    "K7",
+    "an error in the load does not end the run: the rank that fails starts anew, the others go on",
+    "load where the file is there, and let errors end the run",
+)
+def failure_passed_over(module: Module) -> Iterator[ast.AST]:
+    for node in module.nodes:
+        if isinstance(node, ast.Try) and any(matches(part, _LOADS) for part in node.body):
+            for handler in node.handlers:
+                all_kinds = handler.type is None or matches(handler.type, r"^(Base)?Exception$")
+                goes_on = not any(isinstance(n, _LEAVES) for n in module.below(handler))
+                counts = any(_sets_progress(module, part) for part in [*node.body, *handler.body])
+                if all_kinds and goes_on and counts and not matches(handler, _LOADS):
+                    yield handler
+
+
+def _sets_progress(module: Module, node: ast.AST) -> bool:
+    """Whether a statement sets the place from which a run goes on."""
+    statements = (n for n in [node, *module.below(node)] if isinstance(n, ast.Assign))
+    targets = (target for statement in statements for target in statement.targets)
+    return any(matches(t, r"(^|_|\.)(start|global_?step|epoch|step|iter|first)") for t in targets)
 
 
 @rule(
