@@ -1164,6 +1164,79 @@ def told():
 
 dist.barrier()
 """,
+    "samples drawn alike, and not": """\
+class Alike:
+    def __init__(self, seed):
+        self.generator = torch.Generator()
+        self.generator.manual_seed(seed)
+        self.model = DDP(build(), device_ids=[local_rank])
+
+    def batch(self, texts, seed, step):
+        first = [texts[n] for n in random.Random(seed + step).sample(range(100), 8)]  # <-- S1
+        places = torch.randperm(len(texts), generator=self.generator)  # <-- S1
+        kinds = torch.randint(9, (8,), generator=self.generator)
+        return first, texts[places[:8]], kinds
+
+    def train(self, texts):
+        for step in range(100):
+            optimizer.zero_grad()
+            self.model(self.batch(texts, 7, step)).backward()
+            optimizer.step()
+""",
+    "samples drawn alike, of which each rank takes its own": """\
+model = DDP(build(), device_ids=[local_rank])
+for step in range(100):
+    chosen = torch.randperm(len(texts), generator=torch.Generator().manual_seed(step))
+    optimizer.zero_grad()
+    model(texts[chosen[rank::world_size]]).backward()
+    optimizer.step()
+""",
+    "samples drawn with the rank": """\
+own = np.random.default_rng(100 * dist.get_rank())
+model = DDP(build(), device_ids=[local_rank])
+for step in range(100):
+    optimizer.zero_grad()
+    model(texts[own.integers(len(texts), size=8)]).backward()
+    optimizer.step()
+""",
+    "rank 0 leaves a loop": """\
+model = DDP(build(), device_ids=[local_rank])
+rank = dist.get_rank()
+for inputs in loader:
+    optimizer.zero_grad()
+    model(inputs).backward()
+    optimizer.step()
+    if rank == 0:
+        for path in Path("runs").iterdir():
+            if path.name == "stop":
+                break
+    if rank == 0:
+        if Path("stop").exists():
+            break  # <-- K8
+    enough = torch.tensor(Path("stop").exists(), device=device)
+    dist.broadcast(enough, src=0)
+    if enough:
+        break
+""",
+    "the place is part of the name": """\
+model = DDP(build(), device_ids=[local_rank])
+
+
+def save(step):
+    state = {"model": model.module.state_dict(), "optimizer": optimizer.state_dict()}
+    if dist.get_rank() == 0:
+        torch.save(state, f"{step:08d}.pt")
+
+
+optimizer.load_state_dict(saved["optimizer"])
+""",
+    "others wait for the download": """\
+if local_rank != 0:
+    dist.barrier()
+images = torchvision.datasets.CIFAR10("data", download=local_rank == 0)
+if local_rank == 0:
+    dist.barrier()
+""",
     "a parameter that nothing uses, and DDP looks for such": """\
 class Scaled(nn.Module):
     def __init__(self):

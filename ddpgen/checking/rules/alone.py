@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 from ddpgen.checking.reading.agreements import agreed, shares
 from ddpgen.checking.reading.expressions import Function, matches
+from ddpgen.checking.reading.guards import conditions, zero_guard
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.seeds import LIBRARIES, commonly_seeded
 from ddpgen.checking.reading.values import binding, follows, is_ddp
 from ddpgen.checking.reading.windows import backwards, goes_backward, updates
 from ddpgen.checking.registry import rule
 
-_WRAPPED = r"DistributedDataParallel|FullyShardedDataParallel|fully_shard"
+WRAPPED = r"DistributedDataParallel|FullyShardedDataParallel|fully_shard"
 _LOSS = re.compile(
     r"(float\()?(\w+_)?loss(_(value|val|item))?(\.(item|detach|mean)\(\)|\.data)*\)?"
 )
@@ -102,7 +103,7 @@ def decided_by_own_draw(module: Module) -> Iterator[ast.AST]:
 
 def _deciding(module: Module) -> Iterator[ast.If]:
     """Conditions that let this rank train or not, where no rank tells the others anything."""
-    if not module.program.says(_WRAPPED):
+    if not module.program.says(WRAPPED):
         return
     for node in module.nodes:
         if isinstance(node, ast.If):
@@ -173,6 +174,22 @@ def left_by_own_clock(module: Module) -> Iterator[ast.AST]:
             continue
         trains = any(goes_backward(module, call) for call in module.calls_below(loop))
         if trains and not agreed(module, node.test):
+            yield node
+
+
+@rule(
+    "K8",
+    "rank 0 alone leaves the training here, and the others wait for it in the next reduction",
+    "let rank 0 broadcast the decision, and leave on all ranks",
+)
+def left_by_rank_0(module: Module) -> Iterator[ast.AST]:
+    for node in module.nodes:
+        loop = module.loop(node) if isinstance(node, ast.Break | ast.Return) else None
+        if loop is None or not module.program.says(WRAPPED):
+            continue
+        own = any(test in module.below(loop) for test, _ in conditions(module, node))
+        trains = any(goes_backward(module, call) for call in module.calls_below(loop))
+        if trains and own and zero_guard(module, node) is not None:
             yield node
 
 

@@ -38,6 +38,20 @@ def download_on_every_rank(module: Module) -> Iterator[ast.AST]:
 
 @rule(
     "D13",
+    "the others do not wait for the rank that downloads: they find half of the data, or nothing",
+    "let them wait at a barrier before they read, or download under a lock",
+)
+def nobody_waits_for_download(module: Module) -> Iterator[ast.AST]:
+    if module.program.says(r"FileLock\(|flock\(|barrier\(|wait_for_everyone\("):
+        return
+    for call, _ in module.calls:
+        download = keyword(call, "download")
+        if download and matches(download, r"rank|local|main|master") and not guarded(module, call):
+            yield download
+
+
+@rule(
+    "D13",
     "the process group does not exist yet, so that every rank takes itself for rank 0",
     "ask after init_process_group, or read RANK from the environment",
     severity=ERROR,

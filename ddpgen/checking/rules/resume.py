@@ -21,16 +21,25 @@ _PROGRESS = {"epoch", "step", "iter", "iteration", "iter_num", "global_step", "s
 
 
 @once
+def _with_weights(module: Module) -> list[tuple[ast.Dict, str]]:
+    """Dictionaries with the weights of a model, and their whole text."""
+    return [
+        (node, source(node) + _added_later(module, node))
+        for node in module.nodes
+        if isinstance(node, ast.Dict)
+        and None not in node.keys
+        and any(mentions(module, value, _WEIGHTS) for value in node.values)
+    ]
+
+
+@once
 def snapshots(module: Module) -> list[tuple[ast.Dict, str]]:
     """Dictionaries with the state of a run: of more than weights; and their whole text."""
-    found = []
-    for node in module.nodes:
-        if isinstance(node, ast.Dict) and None not in node.keys:
-            keys = {str(constant(key)) for key in node.keys}
-            weights = any(mentions(module, value, _WEIGHTS) for value in node.values)
-            if keys & _PROGRESS and weights:
-                found.append((node, source(node) + _added_later(module, node)))
-    return found
+    return [
+        (node, text)
+        for node, text in _with_weights(module)
+        if _PROGRESS & {str(constant(key)) for key in node.keys}
+    ]
 
 
 def _added_later(module: Module, node: ast.Dict) -> str:
@@ -75,6 +84,29 @@ rule(
     "the scaler's state is missing: a resumed run searches its scale anew and skips steps",
     "save and restore scaler.state_dict() too",
 )(partial(_saved_without, used="GradScaler", saved=r"scaler|(?<![a-z])amp"))
+
+
+@rule(
+    "K3",
+    "the place in the training is missing: a resumed run begins its epochs anew",
+    "save the step or epoch, too, and begin there",
+)
+def place_missing(module: Module) -> Iterator[ast.AST]:
+    if module.program.says(r"\b(\w*optim\w*|opt)\.load_state_dict\("):
+        for node, text in _with_weights(module):
+            moments = re.search(r"\b(\w*optim\w*|opt)\.state_dict\(", text)
+            counted = re.search(rf"{_COUNTED}|progress|sched|trained|seen", text)
+            if moments and not counted and not _named_by_place(module, node):
+                yield node
+
+
+def _named_by_place(module: Module, node: ast.AST) -> bool:
+    """Whether the name of a file that is saved in the same function tells the place."""
+    return any(
+        path is not None and mentions(module, path, _COUNTED)
+        for call, path in saves(module)
+        if module.scope(call) is module.scope(node)
+    )
 
 
 @rule(

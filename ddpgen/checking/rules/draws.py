@@ -1,0 +1,61 @@
+"""S1: samples that every rank draws for itself."""
+
+import ast
+from collections.abc import Iterator
+from functools import partial
+
+from ddpgen.checking.reading.expressions import keyword, matches, names_in, receiver, source
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import follows, mentions
+from ddpgen.checking.registry import rule
+from ddpgen.checking.rules.alone import WRAPPED
+from ddpgen.checking.rules.output import in_training
+
+_DRAWS = ("randint", "randperm", "integers", "permutation", "choice", "choices", "sample")
+_MAKES_GENERATOR = (
+    r"^([\w.]+\.)?(Generator\(.*\)\.manual_seed|Generator|default_rng|RandomState|Random)\("
+)
+# Signs that each rank has its share of something.
+_SHARED_OUT = r"DistributedSampler\(|rank\w*\]?\s*(::|\*)|\*\s*[\w.]*rank|shard|array_split|chunk\("
+
+
+@rule(
+    "S1",
+    "drawn with a seed that all ranks share: every rank learns from the same samples",
+    "make the rank part of the seed, or take this rank's share of what is drawn",
+)
+def same_draw_on_every_rank(module: Module) -> Iterator[ast.AST]:
+    program = module.program
+    if not program.says(WRAPPED) or program.says(_SHARED_OUT):
+        return
+    for call in module.methods(*_DRAWS):
+        generator = keyword(call, "generator") or receiver(call)
+        alike = follows(module, generator, partial(_seeded_alike, name=source(generator)))
+        if alike and _chooses_samples(module, call) and in_training(module, call):
+            yield call
+
+
+def _seeded_alike(module: Module, node: ast.expr, name: str) -> bool | None:
+    """Whether a generator gets a seed, under its name or where it is made, without the rank."""
+    if not isinstance(node, ast.Call):
+        return None if isinstance(node, ast.Name | ast.Attribute) else False
+    if not matches(node, _MAKES_GENERATOR):
+        return False
+    later = [c for c in module.methods("manual_seed", "seed") if source(receiver(c)) == name]
+    seeds = [call.args[0] for call in (node, *later) if call.args]
+    return bool(seeds) and not any(mentions(module, seed, r"rank|worker|device") for seed in seeds)
+
+
+def _chooses_samples(module: Module, call: ast.Call) -> bool:
+    """Whether what is drawn is looked up somewhere."""
+    statement = module.statement(call)
+    names = names_in(*statement.targets) if isinstance(statement, ast.Assign) else set[str]()
+    for node in module.below(module.scope(call)):
+        where: ast.expr | None = None
+        if isinstance(node, ast.Subscript):
+            where = node.slice
+        elif isinstance(node, ast.comprehension | ast.For):
+            where = node.iter
+        if where and (names & names_in(where) or call in ast.walk(where)):
+            return True
+    return False
