@@ -1237,6 +1237,45 @@ images = torchvision.datasets.CIFAR10("data", download=local_rank == 0)
 if local_rank == 0:
     dist.barrier()
 """,
+    "the end of a window has a name, and each epoch calls a function": """\
+model = DDP(build(), device_ids=[local_rank])
+
+
+def one_epoch():
+    for number, inputs in enumerate(loader):
+        ends = (number + 1) % 4 == 0  # <-- G5
+        if ends:
+            model(inputs).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        else:
+            with model.no_sync():
+                model(inputs).backward()
+
+
+for epoch in range(3):
+    one_epoch()
+""",
+    "one of two halves, and other data": """\
+class Halves:
+    def __init__(self, folder, training):
+        names = os.listdir(folder)
+        self.names = names[:90] if training else names[90:]
+        self.kinds = sorted(os.listdir(folder))
+
+    def __getitem__(self, index):
+        return read(self.names[index]), self.kinds[0]  # <-- S3
+
+
+class Alone(Halves):
+    def __getitem__(self, index):
+        return read(self.names[index])
+
+
+shared = Halves("recordings", True)
+loader = DataLoader(shared, sampler=DistributedSampler(shared, shuffle=False))
+measured = DataLoader(Alone("recordings", False))
+""",
     "a parameter that nothing uses, and DDP looks for such": """\
 class Scaled(nn.Module):
     def __init__(self):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ddpgen.checking.reading.expressions import matches, method_name, operands, receiver
 from ddpgen.checking.reading.guards import conditions
 from ddpgen.checking.reading.programs import Module, leads_to
+from ddpgen.checking.reading.values import binding
 
 # What optimizers and schedulers are called.
 OPTIMIZER = r"optim|\bopt\b|scaler"
@@ -50,13 +51,20 @@ def windows(module: Module) -> Iterator[Window]:
             continue
         inside = [step for step in module.methods("step", below=loop) if is_update(step)]
         for step in inside:
-            tests = [(t, o) for t, o in conditions(module, step) if _counts(t, o)]
-            if tests and tests[0] not in conditions(module, backward):
-                yield Window(loop, tests[0][0])
+            around = [c for c in conditions(module, step) if c not in conditions(module, backward)]
+            tests = [(_named(module, test), outcome) for test, outcome in around]
+            if counting := [test for test, outcome in tests if _counts(test, outcome)]:
+                yield Window(loop, counting[0])
                 break
         few = isinstance(loop, ast.For) and matches(loop, r"accum|micro|window|\[:-1\]")
         if not inside and few and step_follows(module, loop):
             yield Window(loop, None)
+
+
+def _named(module: Module, test: ast.expr) -> ast.expr:
+    """A condition, or what its name stands for."""
+    found = binding(module, test) if isinstance(test, ast.Name) else None
+    return found.value if found and isinstance(found.statement, ast.Assign) else test
 
 
 def is_update(call: ast.Call) -> bool:

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.reading.callers import repeated
 from ddpgen.checking.reading.expressions import (
     constant,
     matches,
@@ -132,7 +133,7 @@ def window_left_over(module: Module) -> Iterator[ast.AST]:
         if not isinstance(test, ast.Compare) or not isinstance(loop, ast.For):
             continue
         endless = not matches(loop.iter, r"^enumerate\(\w*(load|batch|data)")
-        if not endless and module.loop(loop) and not step_follows(module, loop):
+        if not endless and repeated(module, loop) and not step_follows(module, loop):
             if not module.program.says(r"drop_last=True|islice\("):
                 yield test
 

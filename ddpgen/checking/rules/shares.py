@@ -1,42 +1,28 @@
 """S3: shares of one list, which are parts of one whole only if all ranks have the same order."""
 
 import ast
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from ddpgen.checking.reading.agreements import GIVES
 from ddpgen.checking.reading.callers import on_ranks
 from ddpgen.checking.reading.expressions import (
     constant,
     keyword,
     last_part,
-    matches,
     method_name,
     operands,
-    receiver,
-    source,
     unpacks,
 )
 from ddpgen.checking.reading.guards import guarded
+from ddpgen.checking.reading.orders import agreed, comes_from, listed, shuffled
 from ddpgen.checking.reading.programs import Module
-from ddpgen.checking.reading.seeds import LIBRARIES, OWN, commonly_seeded
+from ddpgen.checking.reading.seeds import OWN, commonly_seeded
 from ddpgen.checking.reading.values import (
-    Binding,
-    arguments,
     binding,
     mentions,
-    parameter,
-    results,
-    stands_for,
 )
 from ddpgen.checking.registry import WARNING, rule
 
-DEPTH = 5
 _WORLD = r"world|replicas|\bn_?(ranks|gpus|procs)\b|num_(ranks|gpus|proc)|size"
-_LISTS = ("os.listdir", "os.scandir", "os.walk", "glob.glob", "glob.iglob")
-_KEEPS_ORDER = ("list", "tuple", "map", "filter", "array", "enumerate", "tolist", "copy", "asarray")
-# True and False are answers about an order, None asks to look at where it comes from.
-Test = Callable[[Module, ast.expr], bool | None]
 
 
 @rule(
@@ -51,7 +37,7 @@ def split_by_each_rank(module: Module) -> Iterator[ast.AST]:
         ):
             continue
         seed, kind = _seed_of_split(module, call, name)
-        if not kind or unpacks(call) or _agreed(module, call) or not on_ranks(module, call):
+        if not kind or unpacks(call) or agreed(module, call) or not on_ranks(module, call):
             continue
         given = seed is not None and not (isinstance(seed, ast.Constant) and constant(seed) is None)
         own = seed is not None and given and mentions(module, seed, OWN)
@@ -80,7 +66,7 @@ def _seed_of_split(module: Module, call: ast.Call, name: str) -> tuple[ast.expr 
 )
 def share_of_own_order(module: Module) -> Iterator[ast.AST]:
     for node, whole in _shares(module):
-        if on_ranks(module, node) and _comes_from(module, whole, _shuffled):
+        if on_ranks(module, node) and comes_from(module, whole, shuffled):
             yield node
 
 
@@ -92,7 +78,7 @@ def share_of_own_order(module: Module) -> Iterator[ast.AST]:
 )
 def share_of_unsorted_files(module: Module) -> Iterator[ast.AST]:
     for node, whole in _shares(module):
-        if on_ranks(module, node) and _comes_from(module, whole, _listed):
+        if on_ranks(module, node) and comes_from(module, whole, listed):
             yield node
 
 
@@ -128,119 +114,3 @@ def _picks(module: Module, test: ast.expr) -> bool:
     modulo = [side for side in sides if operands(side, ast.Mod)]
     rank = [side for side in sides if side not in modulo]
     return bool(modulo and rank) and mentions(module, rank[0], r"rank", 1)
-
-
-def _comes_from(module: Module, node: ast.expr, test: Test, depth: int = DEPTH) -> bool:
-    """Whether what passes a test has made the order of a list, and nothing orders it anew."""
-    answer = test(module, node)
-    if answer is not None or depth == 0:
-        return bool(answer)
-    return any(
-        _comes_from(other, value, test, depth - 1) for other, value in _sources(module, node)
-    )
-
-
-def _sources(module: Module, node: ast.expr) -> Iterator[tuple[Module, ast.expr]]:
-    """What the order of a list comes from."""
-    if isinstance(node, ast.Name | ast.Attribute):
-        if _ordered(module, node):
-            return
-        found = binding(module, node)
-        if found is None:
-            yield from arguments(module, node)
-        elif not isinstance(found.statement, ast.For) or matches(found.value, r"^os\.walk\("):
-            yield module, found.value
-            yield from ((module, value) for value in _added(module, node, found))
-    elif isinstance(node, ast.Call):
-        yield from results(module, node)
-        name = last_part(module.name(node.func)) or method_name(node)
-        if name in _KEEPS_ORDER and not module.callees(node):
-            inner = node.args[-1:] or [receiver(node)]
-            yield from ((module, each) for each in inner)
-    elif isinstance(node, ast.ListComp | ast.GeneratorExp):
-        yield from ((module, part.iter) for part in node.generators)
-    elif isinstance(node, ast.BinOp):
-        yield from ((module, each) for each in operands(node, ast.Add))
-    elif isinstance(node, ast.Subscript):
-        yield module, node.value
-
-
-def _added(module: Module, node: ast.expr, found: Binding) -> Iterator[ast.expr]:
-    """What loops put into a list that began empty."""
-    if source(found.value) not in ("[]", "list()"):
-        return
-    for call in module.methods("append", "extend", below=module.scope(found.statement)):
-        if source(receiver(call)) == source(node):
-            if method_name(call) == "extend":
-                yield from call.args
-            elif isinstance(loop := module.loop(call), ast.For):
-                yield loop.iter
-
-
-def _ordered(module: Module, node: ast.expr) -> bool:
-    """Whether a list is sorted in place, or made the same on all ranks."""
-    sorts = re.search(rf"\b{re.escape(source(node))}\.sort\(", module.text)
-    return sorts is not None or _agreed(module, node)
-
-
-def _agreed(module: Module, node: ast.AST) -> bool:
-    return matches(module.scope(node), GIVES)
-
-
-def _listed(module: Module, node: ast.expr) -> bool | None:
-    """Whether a call lists files in no order."""
-    if not isinstance(node, ast.Call):
-        return None
-    name = module.name(node.func)
-    if "sort" in name:
-        return False
-    if name in _LISTS or method_name(node) in ("iterdir", "rglob"):
-        return True
-    return (method_name(node) == "glob" and _is_path(module, receiver(node))) or None
-
-
-def _is_path(module: Module, node: ast.expr) -> bool:
-    given = parameter(module, node)
-    annotated = given and given.annotation and matches(given.annotation, r"\bPath\b")
-    return bool(annotated) or mentions(module, node, r"\b(pathlib\.)?Path\(", 2)
-
-
-def _shuffled(module: Module, node: ast.expr) -> bool | None:
-    """Whether a list was shuffled by numbers that only this rank draws."""
-    if isinstance(node, ast.Name | ast.Attribute):
-        before = (
-            call
-            for call in module.methods("shuffle", below=module.scope(node))
-            if call.lineno < node.lineno and call.args and source(call.args[0]) == source(node)
-        )
-        if not _ordered(module, node) and any(_draws_alone(module, call) for call in before):
-            return True
-        return None
-    if not isinstance(node, ast.Call):
-        return None
-    name = last_part(module.name(node.func)) or method_name(node)
-    if "sort" in name:
-        return False
-    if name in ("permutation", "randperm") or module.name(node.func) == "random.sample":
-        return _draws_alone(module, node)
-    return None
-
-
-def _draws_alone(module: Module, call: ast.Call) -> bool:
-    """Whether a call draws numbers that differ from rank to rank."""
-    if guarded(module, call, r"rank"):
-        return False
-    if generator := keyword(call, "generator"):
-        return mentions(module, generator, OWN)
-    kind = LIBRARIES.get(module.name(call.func).rpartition(".")[0])
-    if kind:
-        return not commonly_seeded(module, kind)
-    made = receiver(call)
-    for _, value in (
-        stands_for(module, made) if not isinstance(made, ast.Call) else [(module, made)]
-    ):
-        if isinstance(value, ast.Call) and re.search(
-            r"(^|\.)(Random|default_rng|RandomState)$", module.name(value.func)
-        ):
-            return not value.args or mentions(module, value.args[0], OWN)
-    return False
