@@ -1930,8 +1930,6 @@ MUTATIONS = [
     Mutation("L3", "SLURM keeps less time for a save than the script tells of", "slurm",
         "launch/slurm_direct.sbatch", "#SBATCH --signal=B:USR1@300", "#SBATCH --signal=B:USR1@30",
         check="how long a save takes is not in the source"),
-    Mutation("L3", "Ctrl-C on one machine ends the script alone", "mlp", "launch/local.sh",
-        "' INT TERM HUP\n# After", "' TERM HUP\n# After", check=OTHERS),
     Mutation("L3", "a terminal that closes ends torchrun", "mlp", "launch/local.sh",
         "bash -c 'trap \"\" HUP && exec \"$@\"' torchrun", "bash -c 'exec \"$@\"' torchrun",
         check=OTHERS),
