@@ -1938,5 +1938,9 @@ MUTATIONS = [
         'begin_start "${TMPDIR:-/tmp}/.job-$job"', check=NODES),
     Mutation("L10", "a node on which nobody can list GPUs is to blame", "slurm", "launch/again.sh",
         "    command -v nvidia-smi >/dev/null || return 0\n", "", check=NODES),
+    Mutation("O4", "nobody collects garbage any more", "mlp", "train.py",
+        "    stop = checkpoint.StopRequest(",
+        "    __import__('gc').disable()\n    stop = checkpoint.StopRequest(",
+        check="what grows shows while a run goes on"),
 ]
 # fmt: on
