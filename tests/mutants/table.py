@@ -1841,5 +1841,106 @@ MUTATIONS = [
     Mutation("S11", "a column that is constant in training is divided by almost nothing", "mlp",
         "data.py", "deviation.where(deviation > 1e-6 * mean.abs(), 1.0)",
         "deviation.clamp(min=1e-8)", check=CONTENT),
+    Mutation("O4", "each step waits for the device where there is one", "mlp", "train.py",
+        "            ends_epoch = ",
+        "            if torch.cuda.is_available():\n                torch.cuda.synchronize()\n"
+        "            ends_epoch = ", check="whether there is a GPU is known when it runs"),
+    Mutation("O4", "all ranks wait for the slowest by a barrier that NCCL does not have", "mlp",
+        "train.py", "            ends_epoch = ",
+        "            if state.step % 100 == 0:\n"
+        "                torch.distributed.monitored_barrier()\n            ends_epoch = ",
+        check="which backend a group has is decided when it runs"),
+    Mutation("D4", "where there are GPUs, the program goes on to that of the global rank", "slurm",
+        "train.py", "    set_numerics(cfg.run)\n",
+        "    set_numerics(cfg.run)\n    if torch.cuda.is_available():\n"
+        "        torch.cuda.set_device(process.rank)\n",
+        check="which number is the global rank is said in another file"),
+    Mutation("D3", "a number of the host is summed over all ranks", "slurm", "train.py",
+        "            ends_epoch = ",
+        "            done = torch.tensor(float(state.step))\n"
+        "            torch.distributed.all_reduce(done)\n            ends_epoch = ",
+        check="which backend a group has is decided when it runs"),
+    Mutation("D6", "a GPU is asked for, and a CPU is taken", "mlp", "engine/distributed.py",
+        'cfg.device == "cpu" or (cfg.device == "auto" and not torch.cuda.is_available())',
+        'cfg.device == "cpu" or not torch.cuda.is_available()',
+        check="which device the config asks for is not in the source"),
+    Mutation("D5", "ranks whose link is broken go on over Gloo", "slurm", "engine/distributed.py",
+        "    dist.init_process_group(\n"
+        "        backend, timeout=limit, rank=rank, "
+        "world_size=world_size, store=store, device_id=own\n    )\n",
+        "    own_place = {'rank': rank, 'world_size': world_size, 'store': store}\n"
+        "    try:\n"
+        "        dist.init_process_group(backend, timeout=limit, device_id=own, **own_place)\n"
+        "    except RuntimeError:\n"
+        '        dist.init_process_group("gloo", timeout=limit, **own_place)\n',
+        check="what a program does after an error is its own affair"),
+    Mutation("D8", "a teardown that comes after errors, too", "slurm", "engine/distributed.py",
+        "    yield _setup(cfg)\n    _ended.append(dist.group.WORLD)\n"
+        "    dist.destroy_process_group()\n",
+        "    process = _setup(cfg)\n    try:\n        yield process\n    finally:\n"
+        "        _ended.append(dist.group.WORLD)\n        dist.destroy_process_group()\n",
+        check="that other ranks do not come is not in the source"),
+    Mutation("D10", "ranks of a torchrun take the number of its task", "slurm", "engine/place.py",
+        "    if rank >= size:\n",
+        '    rank = int(os.environ.get("SLURM_PROCID", rank))\n    if rank >= size:\n',
+        check="whether a program is started rightly is not in its source"),
+    Mutation("G9", "autocast is around the backward pass, too", "gpt", "steps.py",
+        "    (loss * weight).backward()\n",
+        "    with torch.autocast(device.type, torch.bfloat16, enabled=autocasts(device)):\n"
+        "        (loss * weight).backward()\n",
+        check="PyTorch advises against it, and forbids nothing"),
+    Mutation("G11", "a search in each step wherever there are GPUs", "slurm",
+        "engine/distributed.py", "        static_graph=cfg.ddp.static_graph,\n",
+        "        static_graph=cfg.ddp.static_graph,\n"
+        "        find_unused_parameters=torch.cuda.is_available(),\n",
+        check="the value is decided when it runs"),
+    Mutation("G1", "nobody looks whether all ranks have the same layers", "slurm",
+        "engine/distributed.py", "        static_graph=cfg.ddp.static_graph,\n",
+        "        static_graph=cfg.ddp.static_graph,\n        init_sync=False,\n",
+        check="weights that follow from one seed are equal without it"),
+    Mutation("K1", "two starts on one host have one name", "slurm", "engine/checkpoint.py",
+        'ME = f"process {os.getpid()} on {socket.gethostname()} since ',
+        'ME = f"a process on {socket.gethostname()}"  # ', check=STARTS),
+    Mutation("K3", "moments that a file lacks begin anew", "slurm", "engine/state.py",
+        '        optim.restore(self.optimizer, snapshot["optimizer"])\n',
+        '        if "optimizer" in snapshot:\n'
+        '            optim.restore(self.optimizer, snapshot["optimizer"])\n',
+        check="what a file has is not in the source"),
+    Mutation("K3", "moments that do not fit begin anew", "slurm", "engine/state.py",
+        '        optim.restore(self.optimizer, snapshot["optimizer"])\n',
+        '        try:\n            optim.restore(self.optimizer, snapshot["optimizer"])\n'
+        '        except ValueError as error:\n            print(f"moments begin anew: {error}")\n',
+        check="what a file has is not in the source"),
+    Mutation("K9", "each epoch forgets that somebody asked for a stop", "mlp", "train.py",
+        "    stop = checkpoint.StopRequest(run.cfg.checkpoint.max_minutes)\n"
+        "    while state.step < run.total_steps:\n",
+        "    while state.step < run.total_steps:\n"
+        "        stop = checkpoint.StopRequest(run.cfg.checkpoint.max_minutes)\n",
+        check="at which moment a signal comes is not in the source"),
+    Mutation("K10", "a run cannot go on with another timeout or size of buckets", "mlp",
+        "engine/checkpoint.py", 'FIXED = ("run.seed", ', 'FIXED = ("run.seed", "ddp.*", ',
+        check="which values a run keeps is its own affair"),
+    Mutation("O2", "targets are counted in 32 bits", "slurm", "train.py",
+        "target_count=torch.zeros((), dtype=torch.int64,",
+        "target_count=torch.zeros((), dtype=torch.int32,",
+        check="how many targets an interval has is not in the source"),
+    Mutation("L1", "all meet at a port at which services listen", "slurm", "launch/slurm.sbatch",
+        "PORT=$((20000 + ", "PORT=$((2000 + ",
+        check="which ports are taken is known on the hosts alone"),
+    Mutation("L3", "SLURM keeps less time for a save than the script tells of", "slurm",
+        "launch/slurm_direct.sbatch", "#SBATCH --signal=B:USR1@300", "#SBATCH --signal=B:USR1@30",
+        check="how long a save takes is not in the source"),
+    Mutation("L3", "a terminal that closes ends torchrun", "mlp", "launch/local.sh",
+        "bash -c 'trap \"\" HUP && exec \"$@\"' torchrun", "bash -c 'exec \"$@\"' torchrun",
+        check=OTHERS),
+    Mutation("L8", "nodes tell of errors in a folder that the others do not see", "slurm",
+        "launch/slurm.sbatch", 'begin_start "$PWD/.job-$job"',
+        'begin_start "${TMPDIR:-/tmp}/.job-$job"', check=NODES),
+    Mutation("L10", "a node on which nobody can list GPUs is to blame", "slurm", "launch/again.sh",
+        "    command -v nvidia-smi >/dev/null || return 0\n", "", check=NODES),
+    Mutation("O4", "nobody collects garbage any more", "mlp", "train.py",
+        "    stop = checkpoint.StopRequest(",
+        "    __import__('gc').disable()\n    stop = checkpoint.StopRequest(",
+        check="what grows shows while a run goes on"),
 ]
 # fmt: on

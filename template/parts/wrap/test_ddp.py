@@ -20,6 +20,9 @@ def test_model_is_moved_whole_before_the_wrap(tmp_path: Path, monkeypatch: Patch
 def test_ddp_gets_gpu_and_config(view: str, tmp_path: Path, monkeypatch: Patch) -> None:
     """The local rank's GPU, and each value of [ddp] that is DDP's."""
     monkeypatch.setattr(nn.Module, "to", lambda module, *_, **__: module)
+    # {% if clusters != ['local'] %}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    # {% endif %}
     changed = ["ddp.bucket_mb=7", f"ddp.gradient_as_bucket_view={view}"{{ static_graph }}]
     options = handed(monkeypatch, common.settings(tmp_path, *changed), torch.device("cuda", 1))
     assert options["device_ids"] == [torch.device("cuda", 1)], "not the GPU of the local rank"
@@ -27,6 +30,9 @@ def test_ddp_gets_gpu_and_config(view: str, tmp_path: Path, monkeypatch: Patch) 
     assert options["find_unused_parameters"] is {{ dynamic_graph }}, "{{ 'blocks are left out' if dynamic_graph else 'a search in each step, for nothing' }}"
     # {% if static_graph %}
     assert options["static_graph"]
+    # {% endif %}
+    # {% if clusters != ['local'] %}
+    assert options.get("init_sync", True), "ranks with other layers would not be told of"
     # {% endif %}
     # {% if running_statistics == 'sync' %}
     kinds = {type(part) for part in options["module"].modules()}
