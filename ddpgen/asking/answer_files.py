@@ -38,7 +38,7 @@ def errors_naming(path: Path) -> Iterator[None]:
 def _read_toml(text: str) -> dict[str, object]:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # of TOML, or of a number's thousands of digits
         raise DdpgenError(f"is not valid TOML: {error}") from error
 
 

@@ -89,6 +89,7 @@ def _parquet(path: Path, source: str) -> Found:
         return Found(words, "labelled texts", [source, *texts.named(*labelled)])
     if text := texts.alone_by_names(whole, others):
         return _conversations([f"{number(file.rows, 'text')} in {text}"], text, source)
+    tables.refuse_twice(path, names)
     return Found([*words, "name the column to predict with data.target"], "rows", [source])
 
 

@@ -32,7 +32,7 @@ def read(path: Path, count: int) -> list[dict[str, Any]]:
         for number, line in enumerate(islice(file, count), start=1):
             try:
                 found += [json.loads(line)] if line.strip() else []
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 reason = f"line {number} is no JSON"
                 raise DdpgenError(f"--data {show(str(path))}: {reason}") from error
     return found if all(isinstance(record, dict) for record in found) else []
@@ -41,7 +41,7 @@ def read(path: Path, count: int) -> list[dict[str, Any]]:
 def _listed(path: Path) -> list[dict[str, Any]]:
     try:
         found = json.loads(path.read_text(encoding="utf-8-sig"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DdpgenError(f"--data {show(str(path))}: no JSON: {error}") from error
     good = isinstance(found, list) and all(isinstance(record, dict) for record in found)
     return found if good else []

@@ -209,11 +209,7 @@ def _refuse_names(path: Path, columns: list[Column], delimiter: str) -> None:
             f"--data {show(str(path))}: the first line has {names.count('')} empty names",
             remedy="name each column in the first line, and delete lines above these names",
         )
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise DdpgenError(
-            f"--data {show(str(path))}: two columns are called {show(twice)}",
-            remedy="give each column a name of its own",
-        )
+    refuse_twice(path, names)
     if lack_names(columns):
         how = ["write the names of the columns above it"]
         if path.suffix.lower() not in (".gz", ".bz2"):
@@ -222,6 +218,15 @@ def _refuse_names(path: Path, columns: list[Column], delimiter: str) -> None:
         raise DdpgenError(
             f"--data {show(str(path))}: the first row, {show(', '.join(names))}, is one of data",
             remedy="\n  ".join(how),
+        )
+
+
+def refuse_twice(path: Path, names: Sequence[str]) -> None:
+    """Refuse a name of two columns, in text or in Parquet."""
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise DdpgenError(
+            f"--data {show(str(path))}: two columns are called {show(twice)}",
+            remedy="give each column a name of its own",
         )
 
 

@@ -61,7 +61,7 @@ def _convert(path: Path, reason: str, lines: Sequence[str]) -> None:
 def _is_json(text: str) -> bool:
     try:
         json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 
@@ -70,7 +70,7 @@ def _refuse_object(path: Path) -> None:
     """Refuse one object: SQuAD's, one with a list in it, columns, or records by their names."""
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return  # which is said elsewhere
     read = f"content = {records(path)}"
     inside = {key: value for key, value in content.items() if _are_records(value)}

@@ -77,14 +77,14 @@ def select(paths: Sequence[Path], excluded: Excluded) -> Selection:
     """
     found = Selection()
     for path in paths:
+        if not (path.is_file() or path.is_dir()):
+            raise DdpgenError("there is no such file or folder", option=show(path))
         above = (*reversed(path.resolve().parents),)
         found.projects += [folder for folder in above if (folder / ANSWERS_FILE).is_file()]
         if path.is_file():
             found.files[path] = True
-        elif path.is_dir():
-            _below(path, Excluded() if path in excluded else excluded, found)
         else:
-            raise DdpgenError("there is no such file or folder", option=show(path))
+            _below(path, Excluded() if path in excluded else excluded, found)
     found.projects = [*dict.fromkeys(folder.resolve() for folder in found.projects)]
     return found
 

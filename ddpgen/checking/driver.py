@@ -16,7 +16,7 @@ from ddpgen.checking.reading.projects import ProjectFile, project_files
 from ddpgen.checking.reading.scripts import Script, is_script
 from ddpgen.checking.registry import STYLE, Hit, Rule
 from ddpgen.checking.settings import Settings
-from ddpgen.errors import DdpgenError, show
+from ddpgen.errors import NO_PROGRAM, DdpgenError, show
 
 File = Module | Script | ProjectFile
 
@@ -87,7 +87,7 @@ def _read(selection: Selection, report: Report) -> tuple[list[Module], list[Scri
                 scripts.append(Script(path, text, frozenset(names)))
                 if not is_script(path):
                     report.notes.append(f"{show(path)} was read as a launch file")
-        except (OSError, ValueError, SyntaxError, RecursionError) as error:
+        except (OSError, *NO_PROGRAM) as error:
             reason = _reason(error)
             if named:
                 raise DdpgenError(reason, option=show(path)) from error
@@ -101,10 +101,12 @@ def _reason(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"cannot be read: {error.strerror}"
     if isinstance(error, SyntaxError):
-        return f"is not valid Python (line {error.lineno})"
+        place = f"line {error.lineno}" if error.lineno else error.msg  # of the whole file
+        return f"is not valid Python ({place})"
     if isinstance(error, notebooks.NotebookError):
         return str(error)
-    return "is nested too deeply" if isinstance(error, RecursionError) else "is not UTF-8 text"
+    deep = isinstance(error, RecursionError | MemoryError)
+    return "is nested too deeply" if deep else "is not UTF-8 text"
 
 
 def _project_texts(

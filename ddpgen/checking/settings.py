@@ -87,7 +87,7 @@ def read(paths: Sequence[Path]) -> Settings:
     Raises:
         DdpgenError: the table holds something else than settings.
     """
-    places = [path.resolve() for path in paths]
+    places = [Path(os.path.realpath(path)) for path in paths]  # of links in a circle, too
     common = Path(os.path.commonpath(places)) if places else Path.cwd()
     for folder in (common, *common.parents):
         file = folder / "pyproject.toml"

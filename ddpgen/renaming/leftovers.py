@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
+from ddpgen.errors import NO_PROGRAM
 from ddpgen.origin import recorded_version
 from ddpgen.renaming.migrations import Migration, between, module
 
@@ -127,7 +128,7 @@ def _defined(path: Path) -> set[str]:
     """Return the names at the top level of a Python file."""
     try:
         tree = ast.parse(path.read_bytes())
-    except (OSError, ValueError, SyntaxError, RecursionError):
+    except (OSError, *NO_PROGRAM):
         return set()
     found: set[str] = set()
     for node in tree.body:

@@ -81,6 +81,10 @@ NO_TABLES = {  # by the first bytes of a file
     b"\xff\xfe": UTF_16,
     b"\xfe\xff": UTF_16,
     b"sep=": "the first line is for spreadsheets, and names no columns: delete the line",
+    b"\x1f\x8b": "the file is compressed by gzip: let its name end with .gz",
+    b"BZh91AY&SY": "the file is compressed by bzip2: let its name end with .bz2",
+    b"\x28\xb5\x2f\xfd": "the file is compressed by Zstandard: let its name end with .zst",
+    b"\xfd7zXZ": "the file is compressed by xz: unpack the file",
     b"PK\x03\x04": "the file is a zip archive or a spreadsheet: save the table as CSV in UTF-8",
 }
 VALIDATION = {"val", "valid", "validation", "dev"}  # in the name of a file or folder held out
@@ -252,6 +256,7 @@ def _read_file(
             first = file.read(FIRST)
         _refuse(path, first)
         if first.startswith(PARQUET) or path.suffix.lower() == ".parquet":
+            _check_schema(path)
             return _of_usual_types(parquet.read_table(path))
         table = csv.read_csv(
             path,
@@ -277,6 +282,13 @@ def _read_file(
             raise  # of the disk; Arrow's errors of a file have no number
         raise config.ConfigError(_in_words(path, error)) from error
     return _without_nothing(table)
+
+
+def _check_schema(path: Path) -> None:
+    """Refuse names that occur twice in Parquet: Arrow's own error does not say which."""
+    names = parquet.read_schema(path).names
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise config.ConfigError(f"{path}: two columns have the same name: {min(twice)}")
 
 
 def _without_nothing(table: Any) -> Any:
@@ -314,6 +326,13 @@ def _refuse(path: Path, first: bytes) -> None:
     for begin, reason in NO_TABLES.items():
         if first.startswith(begin):
             raise config.ConfigError(f"{path} cannot be read: {reason}")
+    before, zero, _ = first.partition(b"\0")
+    number = before.count(b"\n") + 1
+    if zero and not first.startswith(PARQUET):
+        raise config.ConfigError(
+            f"{path} cannot be read: line {number} has a byte of zero, as files in "
+            "UTF-16 have, and files that hold no text: save the table as CSV in UTF-8"
+        )
     names, row, *_ = [*first.split(b"\n", 2), b"", b""]
     in_blanks = len(names.split()) == len(row.split()) > 1
     if in_blanks and not any(mark in names + row for mark in DELIMITERS):

@@ -124,7 +124,7 @@ def _members(path: Path) -> tuple[list[tuple[str, images.Place]], dict[str, str]
             for member in archive:
                 key, ending = _key(member.name)
                 if member.isfile() and ending == LABEL:
-                    said[key] = _text(archive, member)
+                    said[key] = _text(archive, member, path)
                 elif member.isfile() and images.is_image(member.name):
                     name = f"{path}: {member.name}"
                     place = images.Place(str(path), 0, name, member.offset_data, member.size)
@@ -145,9 +145,15 @@ def _key(name: str) -> tuple[str, str]:
     return f"{folder}/{stem}", f".{ending.lower()}"
 
 
-def _text(archive: tarfile.TarFile, member: tarfile.TarInfo) -> str:
+def _text(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> str:
+    """The content of a small file. Raises ConfigError where it is no text."""
     file = archive.extractfile(member)
-    return file.read().decode().strip() if file else ""
+    try:
+        return file.read().decode().strip() if file else ""
+    except UnicodeDecodeError as error:
+        raise config.ConfigError(
+            f"{path}: {member.name} is no text in UTF-8: write the name of a class, or its number"
+        ) from error
 
 
 def _labelled(place: images.Place, key: str, said: dict[str, str]) -> Labelled:

@@ -44,6 +44,9 @@ def test_exit_codes(tmp_path: Path) -> None:
         (["none"], "none: there is no such file or folder"),
         (["broken.py"], "broken.py: is not valid Python (line 2)"),
         (["latin.py"], "latin.py: is not UTF-8 text"),
+        (["deep.py"], "deep.py: is nested too deeply"),
+        (["zeros.py"], "zeros.py: is not valid Python ("),
+        (["loop.py"], "loop.py: there is no such file or folder"),
         ([".", "--select", "G33"], "G33: there is no such rule\n  did you mean G3?"),
         ([".", "--ignore", "G3,Q1"], "Q1: there is no such rule"),
         (["--explain", "Q1"], "Q1: there is no such rule"),
@@ -52,6 +55,9 @@ def test_exit_codes(tmp_path: Path) -> None:
 def test_mistakes(arguments: list[str], message: str, tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("x = 1\nif:\n")
     (tmp_path / "latin.py").write_bytes(b"name = '\xe9'\n")
+    (tmp_path / "deep.py").write_text(f"x = {'-' * 100_000}1\n")
+    (tmp_path / "zeros.py").write_bytes(bytes(9))
+    (tmp_path / "loop.py").symlink_to("loop.py")
     run = ddpgen("check", *arguments, cwd=tmp_path)
     assert run.returncode == 2
     assert run.stdout == ""

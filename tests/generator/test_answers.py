@@ -162,6 +162,8 @@ def test_empty_file_has_no_answers(tmp_path: Path) -> None:
         ("a.toml", "modell = 'mlp'\n", "modell: there is no such option\n  did you mean model?"),
         ("a.toml", "nodes = 1\nnodes = 2\n", "not valid TOML"),
         ("a.toml", "nodes =\n", "not valid TOML"),
+        ("a.toml", f"nodes = {'9' * 5000}\n", "not valid TOML"),
+        ("a.toml", f"nodes = {'[' * 3000}\n", "not valid TOML"),
         ("a.yml", "nodes: 1\nnodes: 2\n", "nodes: given twice, again on line 2"),
         ("a.yml", "nodes: {a: 1}\n", "nodes: should be a value"),
         ("a.yml", "nodes: [[1]]\n", "nodes: should be a value"),

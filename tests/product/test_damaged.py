@@ -1,6 +1,9 @@
 """Files of data that are empty, cut off, or of another kind than they are called: told by name."""
 
+import gzip
+import io
 import json
+import lzma
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -88,6 +91,29 @@ def test_damaged_files_are_named(
 
 CHAT = [{"role": "user", "content": "why?"}, {"role": "assistant", "content": "so."}]
 TABLE = "name,label\n" + "1,a\n2,b\n" * ROWS
+
+
+def of_one_name() -> bytes:
+    """Parquet with two columns of one name."""
+    file = io.BytesIO()
+    columns = [pa.array(range(ROWS))] * 2
+    parquet.write_table(pa.Table.from_arrays(columns, ["label", "label"]), file)
+    return file.getvalue()
+
+
+def named(label: bytes) -> bytes:
+    """A tar file with an image, and the name of its class beside the image."""
+    file, image = io.BytesIO(), io.BytesIO()
+    Image.new("RGB", (9, 9)).save(image, "PNG")
+    with tarfile.open(fileobj=file, mode="w") as shard:
+        for name, content in (("4.png", image.getvalue()), ("4.cls", label)):
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            shard.addfile(member, io.BytesIO(content))
+    return file.getvalue()
+
+
+DEEP = b"[" * 100_000
 # Family, name of a file, its content, and the words of the error.
 TOLD = {
     "two columns": ("mlp", "a.csv", TABLE.replace("name", "label").encode(), "same name: label"),
@@ -123,6 +149,31 @@ TOLD = {
         (json.dumps({"messages": json.dumps(CHAT)}) + "\n").encode() * ROWS,
         "record 1 is a conversation within a text: write the list alone",
     ),
+    "UTF-16 without a mark": ("table", "a.csv", TABLE.encode("utf-16-le"), "line 1 has a byte of"),
+    "a byte of zero": (
+        "table",
+        "a.csv",
+        TABLE.replace("1", "\0", 1).encode(),
+        "line 2 has a byte of",
+    ),
+    "gzip called CSV": ("table", "a.csv", gzip.compress(TABLE.encode()), "name end with .gz"),
+    "xz": ("table", "a.csv.xz", lzma.compress(TABLE.encode()), "by xz: unpack the file"),
+    "two columns in Parquet": ("table", "a.parquet", of_one_name(), "same name: label"),
+    "UTF-16 in texts": (
+        "text-classifier",
+        "a.csv",
+        TABLE.replace("name", "text").encode("utf-16-le"),
+        "as files in UTF-16 have",
+    ),
+    "deep": ("causal-lm", "a.jsonl", DEEP, "line 1 is nested too deeply"),
+    "deep list": ("causal-lm", "a.json", DEEP, "a.json is nested too deeply"),
+    "deep text": ("text-classifier", "a.jsonl", DEEP, "line 1 is nested too deeply"),
+    "class in Latin-1": (
+        "resnet",
+        "a.tar",
+        named(b"\xe9t\xe9"),
+        "a.tar: 4.cls is no text in UTF-8",
+    ),
     "null": (
         "causal-lm",
         "a.jsonl",
@@ -138,7 +189,7 @@ def test_contents_that_no_run_can_use_are_told(case: str, tmp_path: Path) -> Non
     model, name, content, words = TOLD[case]
     template.write({"model": model}, tmp_path / "project")
     (tmp_path / name).write_bytes(content)
-    settings = ["data.target=label"] if model == "mlp" else []
+    settings = ["data.target=label"] if model in ("mlp", "table") else []
     run = forkserver.train(tmp_path / "project", 1, [f"data.source={tmp_path / name}", *settings])
     assert run.codes == [2], run.output
     assert words in run.output, run.output

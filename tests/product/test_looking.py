@@ -581,6 +581,9 @@ def test_name_that_is_a_value_too_is_a_name(tmp_path: Path) -> None:
 
 def test_names_and_rows_that_do_not_fit_are_told(tmp_path: Path) -> None:
     """What the program would refuse, or nothing can be learnt from."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
     for text, reason in {
         "a,a\n1,2": "two columns are called a",
         "written by a tool\na,b\n1,2": "the first line has 1 name, rows below have 2 cells",
@@ -592,6 +595,10 @@ def test_names_and_rows_that_do_not_fit_are_told(tmp_path: Path) -> None:
         (tmp_path / "t.csv").write_text(text)
         with pytest.raises(DdpgenError, match=reason):
             look.look(tmp_path / "t.csv")
+    columns = [pa.array([1, 2]), pa.array([1, 2])]
+    parquet.write_table(pa.Table.from_arrays(columns, ["a", "a"]), tmp_path / "t.parquet")
+    with pytest.raises(DdpgenError, match="two columns are called a"):
+        look.look(tmp_path / "t.parquet")
     rows: list[list[object]] = [[n, n * 2.5, "all", "" if n % 3 else "yes"] for n in range(60)]
     found = look.look(write(tmp_path / "t.csv", ["price", "x", "target", "z"], rows))
     assert "data.target=target" in found.arguments

@@ -63,6 +63,7 @@ LONG = {
     f"data.split_seed=-{2**63}": "has more than the 64 bits of a whole number",
     f"train.clip_norm={10**400}": "has more than the 64 bits of a whole number",
     f"train.epochs={'9' * 5000}": "must be a whole number",
+    f"train.epochs={'[' * 3000}": "must be a whole number",
     "ddp.timeout_seconds=10000000000": "must be at least 1 and below 2**31",
     "ddp.bucket_mb=9000000000000": "must be at least 0 and below 2**31",
     "data.workers=1000000": "data.workers = 1000000 must be from 0 to 16 a core",
@@ -123,6 +124,28 @@ given = ["data.source=~/rows.csv", "run.name=~", "run.folder=a~/b"]
 cfg = config.load(Path("~/config.toml"), given)
 print(cfg.data.source, cfg.run.name, cfg.run.folder)
 """
+
+
+def test_a_config_may_be_marked_as_utf_8(tmp_path: Path) -> None:
+    """As Windows writes the file; the mark was told as a mistake of TOML."""
+    template.write({"model": "mlp"}, tmp_path)
+    (tmp_path / "own.toml").write_text("[train]\r\nmax_steps = 1\r\n", "utf-8-sig")
+    run = forkserver.train(tmp_path, 1, ["--config=own.toml"])
+    assert run.codes == [0], run.output
+    assert "step 1/1" in run.output
+    (tmp_path / "own.toml").write_text("[train]\nmax_steps = " + "[" * 3000)
+    run = forkserver.train(tmp_path, 1, ["--config=own.toml"])
+    assert run.codes == [2], run.output
+    assert "own.toml is not valid TOML" in run.output
+
+
+@pytest.mark.parametrize("channels", ["2", "4", "true"])
+def test_channels_are_those_of_images(channels: str, tmp_path: Path) -> None:
+    """Other numbers ended in a traceback of the first convolution."""
+    template.write({"model": "resnet"}, tmp_path)
+    run = forkserver.train(tmp_path, 1, [f"data.channels={channels}"])
+    assert run.codes == [2], run.output
+    assert "error: data.channels = " in run.output
 
 
 def test_a_path_may_begin_in_the_home(tmp_path: Path) -> None:

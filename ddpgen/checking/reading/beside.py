@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ddpgen.checking.reading.programs import Module
+from ddpgen.errors import NO_PROGRAM
 
 # A folder with one of these is where imports begin, and no folder above is looked at.
 _TOP = (".git", "pyproject.toml", "setup.py", "setup.cfg")
@@ -36,7 +37,7 @@ def _read(path: Path, there: set[Path]) -> Iterator[Module]:
         there.add(path.resolve())
         try:
             yield Module(path, path.read_text(encoding="utf-8-sig"))
-        except (OSError, ValueError, SyntaxError, RecursionError):
+        except (OSError, *NO_PROGRAM):
             return
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ddpgen.checking.reading.source import Source
+from ddpgen.errors import NO_PROGRAM
 from ddpgen.renaming import leftovers
 from ddpgen.renaming.leftovers import Leftovers, Renamed
 
@@ -41,5 +42,5 @@ def _file(path: Path, text: str, old: Leftovers) -> ProjectFile | None:
         return None
     try:
         return ProjectFile(path, text, renamed, old.since)
-    except (SyntaxError, ValueError, RecursionError):
+    except NO_PROGRAM:
         return None  # where it matters, whoever reads the whole program says so

@@ -4,7 +4,7 @@ class Data:
     label: str
     folder: str
     image_size: settings.Count
-    channels: settings.Count
+    channels: Annotated[int, "1 (grey) or 3 (colours)", lambda number: number in (1, 3)]
     validation: settings.Fraction
     split_seed: int
     rotate: settings.Amount

@@ -316,6 +316,8 @@ def _read_lines(path: Path) -> list[Any]:
             lines = enumerate(file, start=1)
             return [jsonl.line(text, f"{path}: line {n}") for n, text in lines if text.strip()]
         header = file.readline()
+        if "\0" in header:
+            raise ValueError("the first line has bytes of zero, as files in UTF-16 have")
         file.seek(0)
         delimiter = max(",;\t", key=header.count)
         csv.field_size_limit(sys.maxsize)  # a text may be a book

@@ -16,12 +16,17 @@ def line(text: str, place: str) -> Any:
 
 
 def loads(text: str, place: str) -> Any:
-    """As `json.loads`; raises ConfigError for half of a character, such as `\\ud83d` alone."""
-    found = json.loads(text)
+    """As `json.loads`; raises ConfigError for half of a character, such as `\\ud83d` alone.
+
+    So do lists within lists, thousands deep.
+    """
     try:
+        found = json.loads(text)
         if "\\ud" in text.lower():  # the only way to write half of a character
             json.dumps(found, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         half = ascii(error.object[error.start])
         raise config.ConfigError(f"{place} has half of a character, {half}: remove it") from error
+    except RecursionError as error:
+        raise config.ConfigError(f"{place} is nested too deeply: leave the record out") from error
     return found

@@ -61,10 +61,10 @@ def folder(key: str, path: str | Path) -> Path:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.expanduser().read_text(encoding="utf-8"))
+        return tomllib.loads(path.expanduser().read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    except ValueError as error:  # of TOML, of UTF-8, or of a number with thousands of digits
+    except (ValueError, RecursionError) as error:  # of TOML, UTF-8, or thousands of digits
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
 
 
@@ -100,7 +100,7 @@ def _parsed(text: str, kind: Any) -> Any:
     """The value of an argument: a text needs no quotes, even if it looks like a number."""
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     return text if kind is str and not isinstance(value, str) else value
 
@@ -120,7 +120,7 @@ def _build(kind: Any, value: Any, where: str) -> Any:
         return built
     if isinstance(kind, types.GenericAlias):
         if not isinstance(value, list):
-            raise ConfigError(f'{where} = {value!r} must be a list, such as ["a", "b"]')
+            raise ConfigError(f'{where} = {value!r} must be a list, such as ["a", "b"] or [1, 2]')
         return [_build(typing.get_args(kind)[0], v, f"{where}[{i}]") for i, v in enumerate(value)]
     if type(value) is int and abs(value) >= 2**63:
         raise ConfigError(f"{where} = {value} has more than the 64 bits of a whole number")
