@@ -105,8 +105,11 @@ def _reason(error: Exception) -> str:
         return f"is not valid Python ({place})"
     if isinstance(error, notebooks.NotebookError):
         return str(error)
+    if isinstance(error, UnicodeDecodeError):
+        return "is not UTF-8 text"
     deep = isinstance(error, RecursionError | MemoryError)
-    return "is nested too deeply" if deep else "is not UTF-8 text"
+    # Zeros are an error of another kind before Python 3.11.4.
+    return "is nested too deeply" if deep else f"is not valid Python ({error})"
 
 
 def _project_texts(
