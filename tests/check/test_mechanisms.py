@@ -1149,6 +1149,14 @@ def passed_over():
         print("nothing to go on from")
 
 
+def other():
+    try:
+        best = torch.load("best.pt", map_location="cpu", weights_only=True)
+        iterator = iter(best)
+    except Exception:
+        print("no best")
+
+
 def told():
     try:
         saved = torch.load("newest.pt", map_location="cpu", weights_only=True)
@@ -1213,6 +1221,9 @@ for inputs in loader:
     if rank == 0:
         if Path("stop").exists():
             break  # <-- K8
+    if rank == 0 and Path("stop").exists():
+        dist.broadcast(torch.ones((), device=device), src=0)
+        break
     enough = torch.tensor(Path("stop").exists(), device=device)
     dist.broadcast(enough, src=0)
     if enough:

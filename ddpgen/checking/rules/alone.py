@@ -12,6 +12,7 @@ from ddpgen.checking.reading.seeds import LIBRARIES, commonly_seeded
 from ddpgen.checking.reading.values import binding, follows, is_ddp
 from ddpgen.checking.reading.windows import backwards, goes_backward, updates
 from ddpgen.checking.registry import rule
+from ddpgen.checking.rules.ranks import is_collective
 
 WRAPPED = r"DistributedDataParallel|FullyShardedDataParallel|fully_shard"
 _LOSS = re.compile(
@@ -183,14 +184,22 @@ def left_by_own_clock(module: Module) -> Iterator[ast.AST]:
     "let rank 0 broadcast the decision, and leave on all ranks",
 )
 def left_by_rank_0(module: Module) -> Iterator[ast.AST]:
+    if not module.program.says(WRAPPED):
+        return
     for node in module.nodes:
-        loop = module.loop(node) if isinstance(node, ast.Break | ast.Return) else None
-        if loop is None or not module.program.says(WRAPPED):
+        if not isinstance(node, ast.Break | ast.Return) or not (loop := module.loop(node)):
             continue
         own = any(test in module.below(loop) for test, _ in conditions(module, node))
         trains = any(goes_backward(module, call) for call in module.calls_below(loop))
         if trains and own and zero_guard(module, node) is not None:
-            yield node
+            if not _tells_others(module, node):
+                yield node
+
+
+def _tells_others(module: Module, node: ast.stmt) -> bool:
+    """Whether a collective comes before a statement, in the same branch."""
+    branch = module.calls_below(module.parents[node])
+    return any(is_collective(module, call) and call.lineno < node.lineno for call in branch)
 
 
 def _parts(test: ast.expr) -> Iterator[ast.expr]:

@@ -30,10 +30,7 @@ _PREPARES = (
 def download_on_every_rank(module: Module) -> Iterator[ast.AST]:
     if module.program.says(r"FileLock\(|flock\("):
         return
-    for call, _ in module.calls:
-        download = keyword(call, "download")
-        if download and constant(download) is True and not guarded(module, call):
-            yield download
+    yield from (value for value in _downloads(module) if constant(value) is True)
 
 
 @rule(
@@ -44,9 +41,15 @@ def download_on_every_rank(module: Module) -> Iterator[ast.AST]:
 def nobody_waits_for_download(module: Module) -> Iterator[ast.AST]:
     if module.program.says(r"FileLock\(|flock\(|barrier\(|wait_for_everyone\("):
         return
+    by_rank = r"rank|local|main|master"
+    yield from (value for value in _downloads(module) if matches(value, by_rank))
+
+
+def _downloads(module: Module) -> Iterator[ast.expr]:
+    """What calls are given as `download`, where all ranks make the call."""
     for call, _ in module.calls:
         download = keyword(call, "download")
-        if download and matches(download, r"rank|local|main|master") and not guarded(module, call):
+        if download and not guarded(module, call):
             yield download
 
 

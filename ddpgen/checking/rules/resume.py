@@ -5,7 +5,14 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from ddpgen.checking.reading.expressions import constant, entries, keyword, matches, source
+from ddpgen.checking.reading.expressions import (
+    constant,
+    entries,
+    keyword,
+    last_part,
+    matches,
+    source,
+)
 from ddpgen.checking.reading.guards import guarded
 from ddpgen.checking.reading.programs import Module, once
 from ddpgen.checking.reading.values import follows, mentions
@@ -16,6 +23,7 @@ _FILES = r"\bi?glob\(|listdir\(|iterdir\("
 _COUNTED = r"step|epoch|iter|\bep?\b|\bit\b"
 _WEIGHTS = r"(model|net|module)\w*\.state_dict\("
 _LOADS = r"torch\.load\(|load_state_dict\(|(load|resume|restore)_\w*(checkpoint|ckpt|model)\w*\("
+_PLACE = re.compile(r"([a-z]+_)?(epoch|step|iter|iteration)s?(_[a-z]+)?")
 _LEAVES = (ast.Raise, ast.Return, ast.Continue, ast.Break)
 _PROGRESS = {"epoch", "step", "iter", "iteration", "iter_num", "global_step", "start_epoch"}
 
@@ -163,8 +171,9 @@ def failure_passed_over(module: Module) -> Iterator[ast.AST]:
 def _sets_progress(module: Module, node: ast.AST) -> bool:
     """Whether a statement sets the place from which a run goes on."""
     statements = (n for n in [node, *module.below(node)] if isinstance(n, ast.Assign))
-    targets = (target for statement in statements for target in statement.targets)
-    return any(matches(t, r"(^|_|\.)(start|global_?step|epoch|step|iter|first)") for t in targets)
+    targets = (part for s in statements for target in s.targets for part in ast.walk(target))
+    names = (last_part(source(t)) for t in targets if isinstance(t, ast.Name | ast.Attribute))
+    return any(map(_PLACE.fullmatch, names))
 
 
 @rule(

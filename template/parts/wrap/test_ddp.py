@@ -32,7 +32,7 @@ def test_ddp_gets_gpu_and_config(view: str, tmp_path: Path, monkeypatch: Patch) 
     assert options["static_graph"]
     # {% endif %}
     # {% if clusters != ['local'] %}
-    assert options.get("init_sync", True), "ranks with other layers would not be told of"
+    assert options.get("init_sync", True), "ranks with other layers would go unnoticed"
     # {% endif %}
     # {% if running_statistics == 'sync' %}
     kinds = {type(part) for part in options["module"].modules()}
