@@ -279,6 +279,11 @@ def _checked(content: Any, place: str) -> list[dict[str, Any]] | str:
             f"{place} has no answer: no turn with the role 'assistant', only with {roles}: leave "
             "the record out, or write 'assistant' where the model is to speak"
         )
+    if odd := [turn["weight"] for turn in turns if turn.get("weight") not in (None, 0, 1)]:
+        raise config.ConfigError(
+            f'{place} has a turn of the "weight" {odd[0]!r}: write 0 for an answer that is not '
+            "to be learnt, and 1 for one that is"
+        )
     if any(_is_learnt(turn) and not _says(turn) for turn in turns):
         raise config.ConfigError(
             f"{place} has an empty answer, and the model would learn to say nothing: leave the "

@@ -1297,6 +1297,119 @@ class Scaled(nn.Module):
 model = DDP(Scaled().to(device), find_unused_parameters=wanted)
 """,
 }
+SCHEDULES = {
+    "a schedule of a class, advanced once per epoch": """\
+class Trainer:
+    def __init__(self, loader, epochs):
+        self.model = DDP(build(), device_ids=[local_rank])
+        self.loader, self.epochs = loader, epochs
+        self.optimizer = torch.optim.SGD(self.model.parameters())
+        total = len(self.loader) * self.epochs
+        self.scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimizer, T_max=total)
+
+    def train_epoch(self):
+        for inputs, targets in self.loader:
+            F.cross_entropy(self.model(inputs), targets).backward()
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+
+    def fit(self):
+        for epoch in range(self.epochs):
+            self.train_epoch()
+            self.scheduler.step()  # <-- G8
+""",
+    "epochs in a while loop": """\
+model = DDP(build(), device_ids=[local_rank])
+scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=args.epochs)
+epoch = 0
+while epoch < args.epochs:
+    for inputs, targets in loader:
+        F.cross_entropy(model(inputs), targets).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    scheduler.step()
+    epoch += 1
+""",
+    "a schedule of Transformers, in micro-batches": """\
+from transformers import get_linear_schedule_with_warmup
+
+model = DDP(build(), device_ids=[local_rank])
+scheduler = get_linear_schedule_with_warmup(optimizer, 100, epochs * len(train_loader))
+for i, batch in enumerate(train_loader):
+    last = (i + 1) % accumulation == 0 or i + 1 == len(train_loader)
+    with nullcontext() if last else model.no_sync():
+        outputs = model(**batch)
+        loss = outputs.loss
+        loss.backward()  # <-- G2
+    if (i + 1) % accumulation == 0 or i + 1 == len(train_loader):
+        optimizer.step()
+        scheduler.step()  # <-- G8
+        optimizer.zero_grad()
+""",
+    "a window whose loss and schedule are divided elsewhere": """\
+def loss_of(outputs, targets, steps):
+    return F.cross_entropy(outputs, targets) * (1 / steps)
+
+
+model = DDP(build(), device_ids=[local_rank])
+updates = -(-len(loader) // steps) * epochs
+scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=updates)
+for i, (inputs, targets) in enumerate(loader):
+    last = (i + 1) % steps == 0 or i + 1 == len(loader)
+    with nullcontext() if last else model.no_sync():
+        loss = loss_of(model(inputs), targets, steps)
+        scaler.scale(loss).backward()
+    if (i + 1) % steps == 0 or i + 1 == len(loader):
+        optimizer.step()
+        optimizer.zero_grad()
+        scheduler.step()
+""",
+    "micro-batches that are divided in the gradients": """\
+model = DDP(build(), device_ids=[local_rank])
+for i, (inputs, targets) in enumerate(loader):
+    last = (i + 1) % steps == 0 or i + 1 == len(loader)
+    with nullcontext() if last else model.no_sync():
+        F.cross_entropy(model(inputs), targets).backward()
+    if (i + 1) % steps == 0 or i + 1 == len(loader):
+        for parameter in model.parameters():
+            parameter.grad /= steps
+        optimizer.step()
+        optimizer.zero_grad()
+""",
+    "steps counted in the batches of all ranks": """\
+sampler = DistributedSampler(dataset)
+loader = DataLoader(dataset, batch_size=args.batch_size // dist.get_world_size(), sampler=sampler)
+model = DDP(build(), device_ids=[local_rank])
+total = len(dataset) // args.batch_size
+scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=total)
+sampler.set_epoch(epoch)
+for inputs, targets in loader:
+    F.cross_entropy(model(inputs), targets).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    scheduler.step()
+""",
+    "gradients switched off by who calls": """\
+def measure(model, loader):
+    model.eval()
+    total = torch.zeros((), device=device)
+    for inputs, targets in loader:
+        total += F.cross_entropy(model(inputs.to(device)), targets.to(device))
+    model.train()
+    return total
+
+
+model = DDP(nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.1)).to(device))
+with torch.no_grad():
+    measure(model, validation)
+""",
+    "warmed up before a graph is recorded": """\
+model = DDP(nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.1)).to(device))
+model.eval()
+for _ in range(10):
+    model(example)
+""",
+}
 MECHANISMS = {
     **DEVICE,
     **NAMES,
@@ -1308,6 +1421,7 @@ MECHANISMS = {
     **ALONE,
     **OUTPUT,
     **STARTED,
+    **SCHEDULES,
 }
 
 

@@ -10,7 +10,7 @@ from ddpgen.checking.reading.guards import contexts
 from ddpgen.checking.reading.programs import Module, once
 from ddpgen.checking.reading.values import is_ddp
 from ddpgen.checking.reading.windows import goes_backward
-from ddpgen.checking.registry import rule
+from ddpgen.checking.registry import WARNING, rule
 from ddpgen.checking.rules.output import in_training
 
 # Layers that do something else in training.
@@ -19,6 +19,7 @@ _VALUE = r"\w*(training|train|mode|flag)\w*"
 _EVALUATES = rf"\.eval\(|\beval\(\)|\.train\((mode=)?(False|{_VALUE})\)|\.training\b"
 _TRAINS = rf"\.train\((mode=)?(True|{_VALUE})?\)|\.training\b"
 _NO_GRADIENTS = r"\b(no_grad|inference_mode)\b"
+_NEEDS_GRADIENTS = r"set_grad_enabled|autograd\.grad|enable_grad|requires_grad_\(True|attack"
 _LOADER = r"load|val|test|eval|data|batch"
 _MODEL = r"^(\w+\.)*(ddp_)?(model|net|network)(\.module)?$"
 
@@ -37,6 +38,35 @@ def evaluates_in_training_mode(module: Module) -> Iterator[ast.AST]:
             if _runs_model(module, call) and _without_gradients(module, call):
                 if not _switched(module, call, _EVALUATES):
                     yield call
+
+
+@rule(
+    "O8",
+    "evaluated with gradients: each batch keeps what a backward would need, as much as in training",
+    "put the evaluation under torch.no_grad(): model.eval() does not switch gradients off",
+    severity=WARNING,
+)
+def evaluates_with_gradients(module: Module) -> Iterator[ast.AST]:
+    if module.program.says(_NEEDS_GRADIENTS):
+        return
+    for switch in module.methods("eval"):
+        scope = module.scope(switch)
+        for call in module.calls_below(scope) if _is_model(module, receiver(switch)) else ():
+            loop = module.loop(call) if _is_model(module, call.func) else None
+            if isinstance(loop, ast.For) and matches(loop.iter, _LOADER):
+                inside = module.calls_below(loop)
+                trains = any(goes_backward(module, inner) for inner in inside)
+                if loop.lineno > switch.lineno and not (trains or _gradients_off(module, call)):
+                    yield call
+
+
+def _gradients_off(module: Module, node: ast.AST, depth: int = 3) -> bool:
+    """Whether a place, or one that calls its function, computes no gradients."""
+    function = module.function(node)
+    callers = uses(module, function) if function and depth else ()
+    return _without_gradients(module, node) or any(
+        _gradients_off(other, use, depth - 1) for other, use in callers
+    )
 
 
 @rule(

@@ -139,6 +139,14 @@ def test_answers_that_nobody_asked_for_or_wants_are_not_learnt(
     assert "Hello!" in tokenizer.decode(found.tokens)
 
 
+@pytest.mark.parametrize("weight", ["0", 0.5])
+def test_weights_are_zero_or_one(weight: object, tmp_path: Path) -> None:
+    """Anything else would be learnt as if it were 1."""
+    write(tmp_path / "chats.jsonl", [[PAIR[0], {**PAIR[1], "weight": weight}]])
+    with pytest.raises(config.ConfigError, match=rf"record 1 has a turn of the .* {weight!r}:"):
+        [*documents.read_file(tmp_path / "chats.jsonl", "messages")]
+
+
 def test_calls_of_tools_are_written_by_the_template(tmp_path: Path) -> None:
     """Where the template has none, they would be lost in silence."""
     call = {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "find"}}]}

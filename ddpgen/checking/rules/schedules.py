@@ -1,0 +1,123 @@
+"""G8: schedules whose length is counted in something else than their steps."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ddpgen.checking.reading.expressions import keyword, last_part, matches, receiver, source
+from ddpgen.checking.reading.guards import conditions
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import follows, mentions, results, stands_for
+from ddpgen.checking.reading.windows import SCHEDULER, backwards, windows
+from ddpgen.checking.registry import WARNING, rule
+
+# The arguments that say after how many steps a schedule ends, and their places.
+_LENGTHS = {
+    "OneCycleLR": (("total_steps", 2), ("steps_per_epoch", 4)),
+    "CosineAnnealingLR": (("T_max", 1),),
+    "LinearLR": (("total_iters", 3),),
+    "PolynomialLR": (("total_iters", 1),),
+    "get_linear_schedule_with_warmup": (("num_training_steps", 2),),
+    "get_cosine_schedule_with_warmup": (("num_training_steps", 2),),
+    "get_polynomial_decay_schedule_with_warmup": (("num_training_steps", 2),),
+    "get_scheduler": (("num_training_steps", 3),),
+}
+_EPOCHS = re.compile(r"(num|n|max|total)?_?(train(ing)?_)?epochs?", re.IGNORECASE)
+_BATCHES = r"len\([\w.]*(load|_dl\b)[\w.]*\)|(steps|iters|iterations|batches)_per_epoch"
+_SHARED_OUT = r"/|ceil|world|accum"
+
+
+def _advanced(module: Module) -> Iterator[tuple[ast.Call, ast.For | ast.While, ast.expr]]:
+    """Calls that advance a schedule by one, the loop around each, and the schedule's length."""
+    for call in module.methods("step"):
+        loop = module.loop(call)
+        if loop and not call.args and matches(receiver(call), SCHEDULER):
+            for length in _lengths(module, receiver(call)):
+                yield call, loop, length
+
+
+def _lengths(module: Module, node: ast.expr, depth: int = 4) -> list[ast.expr]:
+    """The arguments that say how long a schedule is; none where it is made elsewhere."""
+    if not isinstance(node, ast.Call):
+        found = stands_for(module, node)
+    elif known := _LENGTHS.get(last_part(module.name(node.func))):
+        given = (keyword(node, name, place) for name, place in known)
+        return [value for value in given if value is not None]
+    else:
+        found = results(module, node)
+    return [n for m, v in found if m is module and depth for n in _lengths(m, v, depth - 1)]
+
+
+def _goes_over_epochs(loop: ast.For | ast.While) -> bool:
+    return matches(loop.target if isinstance(loop, ast.For) else loop.test, r"\bep\b|epoch")
+
+
+@rule(
+    "G8",
+    "the schedule advances once per epoch, and is as long as all steps: it hardly begins",
+    "step the scheduler behind each optimizer step, or give its length in epochs",
+)
+def epochs_of_steps(module: Module) -> Iterator[ast.AST]:
+    for call, loop, length in _advanced(module):
+        inner = [backward for backward in backwards(module, loop) if backward.lineno < call.lineno]
+        if _goes_over_epochs(loop) and inner and all(_is_deeper(module, b, loop) for b in inner):
+            if mentions(module, length, _BATCHES):
+                yield call
+
+
+def _is_deeper(module: Module, backward: ast.Call, loop: ast.AST) -> bool:
+    """Whether another loop lies between a loop and what computes gradients in it."""
+    if module.loop(backward) is not loop:
+        return True
+    functions = [(other, function) for other, function in module.callees(backward)]
+    return any(other.loop(b) for other, f in functions for b in backwards(other, f))
+
+
+@rule(
+    "G8",
+    "the schedule advances with every step, and is as long as the number of epochs",
+    "give its length in steps: epochs * len(loader)",
+)
+def steps_of_epochs(module: Module) -> Iterator[ast.AST]:
+    for call, loop, length in _advanced(module):
+        each = any(not _is_deeper(module, b, loop) for b in backwards(module, loop))
+        if each and not _goes_over_epochs(loop) and follows(module, length, _is_epochs):
+            yield call
+
+
+def _is_epochs(_: Module, node: ast.expr) -> bool | None:
+    if isinstance(node, ast.Name | ast.Attribute) and _EPOCHS.fullmatch(last_part(source(node))):
+        return True
+    return None if isinstance(node, ast.Name | ast.Attribute) else False
+
+
+@rule(
+    "G8",
+    "the schedule is as long as all micro-batches, and advances once per window of several",
+    "divide its length by the number of micro-batches per optimizer step",
+    severity=WARNING,
+)
+def windows_of_micro_batches(module: Module) -> Iterator[ast.AST]:
+    for window in windows(module):
+        for call, loop, length in _advanced(module):
+            chosen = window.test and loop is window.loop and conditions(module, call)
+            if chosen and mentions(module, length, _BATCHES):
+                if not mentions(module, length, _SHARED_OUT):
+                    yield call
+
+
+@rule(
+    "G8",
+    "the schedule is as long as one process would take, and each rank takes a share of the steps",
+    "count with len(loader), which is the rank's share",
+    severity=WARNING,
+)
+def steps_of_one_process(module: Module) -> Iterator[ast.AST]:
+    shared = [keyword(call, "dataset", 0) for call in module.called("DistributedSampler")]
+    names = "|".join(re.escape(source(data)) for data in shared if data)
+    if not names or module.program.says(r"/ *\(?[\w.]*(world|n_?gpus|num_(replicas|gpus))"):
+        return
+    for call, loop, length in _advanced(module):
+        if any(backwards(module, loop)) and mentions(module, length, rf"len\(({names})\)"):
+            if not mentions(module, length, r"world|gpus|replicas|processes"):
+                yield call
