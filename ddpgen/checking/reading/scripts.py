@@ -71,11 +71,26 @@ class Script:
                     return found[1]
         return None
 
-    @property
+    @cached_property
     def nodes(self) -> int:
         """How many nodes a batch script asks for; 1 where it does not say."""
-        value = self.option("--nodes", "-N") or ""
-        return int(value) if value.isdigit() else 1
+        asked = self.option("--nodes", "-N", "-nnodes") or ""  # of SLURM and LSF
+        chunks = re.match(r"(?:select|nodes)=(\d+)\b", self.option("-l") or "")  # of PBS
+        tasks, each = self.option("-n") or "", re.search(r"ptile=(\d+)", self.option("-R") or "")
+        if tasks.isdigit() and each and int(each[1]):
+            return -(-int(tasks) // int(each[1]))  # of LSF
+        return int(chunks[1] if chunks else asked if asked.isdigit() else 1)
+
+    @cached_property
+    def gpus(self) -> int:
+        """How many GPUs a launch file asks for on each node; 0 where it does not say."""
+        asked = f"gpu:{per_node}" if (per_node := self.option("--gpus-per-node")) else ""
+        asked = asked or self.option("--gres") or ""
+        found = re.search(r"\bgpu:(?:\w+:)?(\d+)\b", asked)
+        found = found or re.search(r"\bngpus=(\d+)", self.option("-l") or "")  # of PBS
+        if self.path.suffix in {".yaml", ".yml"}:
+            found = re.search(r"\b(?:nvidia|amd)\.com/gpu:\s*[\"']?(\d+)", self.code)
+        return int(found[1]) if found else 0
 
     @cached_property
     def settings(self) -> list[tuple[int, str, str]]:

@@ -13,6 +13,12 @@ def is_batch(script: Script) -> bool:
     return bool(script.directives)
 
 
+def on_first_node_only(script: Script) -> bool:
+    """Whether a job has several nodes, and nothing that starts something on the others."""
+    remote = r"\b(srun|mpirun|mpiexec|pdsh|clush|ssh|pbsdsh|blaunch|jsrun)\b"
+    return script.nodes > 1 and not re.search(remote, script.code)
+
+
 @rule(
     "D6",
     "each task sees one GPU only, so that set_device(LOCAL_RANK) fails from the second task on",
@@ -121,12 +127,14 @@ def missing_program(script: Script) -> Iterator[Hit]:
 
 @rule(
     "L2",
-    "without srun the script runs on the first node only: the others stay idle",
-    "start it with srun, one task per node",
+    "the script runs on the first node only: the others stay idle",
+    "start it on each node, with srun, mpiexec, pbsdsh or blaunch",
     reads="script",
 )
 def no_srun(script: Script) -> Iterator[Hit]:
-    remote = re.search(r"\b(srun|mpirun|mpiexec|pdsh|clush|ssh)\b", script.code)
+    remote = re.search(
+        r"\b(srun|mpirun|mpiexec|pdsh|clush|ssh|pbsdsh|blaunch|jsrun)\b", script.code
+    )
     if script.nodes > 1 and not remote:
         yield from script.running(r"\b(torchrun|torch\.distributed\.(run|launch))\b")
 

@@ -1,0 +1,178 @@
+"""D6, D10, L1-L3, L8: launch files by which nodes or processes do not find together."""
+
+import re
+from collections.abc import Iterator
+
+from ddpgen.checking.reading.scripts import Script
+from ddpgen.checking.registry import WARNING, Hit, rule
+from ddpgen.checking.rules.slurm import STARTS, is_batch, on_first_node_only
+
+_LAUNCHER = r"\b(torchrun|torch\.distributed\.(run|launch))\b"
+_HERE = r"[\"']?(localhost|127\.0\.0\.1|::1|\[::1\])\b"
+_HEAD = r"--(master[-_]addr|rdzv[-_]endpoint)[= ]+"
+_OWN_NAME = r"(addr|ADDR|endpoint)[= ]+[\"']?\\\$(\(hostname|\{?HOSTNAME)"  # of the node it runs on
+_PROCESSES = r"--nproc[-_]per[-_]node[= ]+[\"']?(\d+)\b"
+_MORE = r"\$\{?\w*(?i:args|opts?|options|cmd|command|launcher)\b"  # arguments from elsewhere
+_SEVERAL = r"--nnodes[= ]+[\"']?([2-9]|1\d|\$\{?(SLURM|PBS|LSB)_)"
+_NUMBER = r"--node[-_]rank[= ]+[\"']?"
+
+
+@rule(
+    "D10",
+    "without --nnodes torchrun takes its node for the only one: each trains in a world of its own",
+    "pass --nnodes, and a rendezvous that all nodes know",
+    reads="script",
+)
+def nodes_unsaid(script: Script) -> Iterator[Hit]:
+    if script.nodes > 1 and not re.search(r"nnodes|PET_NNODES|--standalone", script.code):
+        for line in script.running(_LAUNCHER + r"[^;|&]*(\.py\b|\s-m\s)"):
+            if not re.search(_MORE, dict(script.commands)[line]):
+                yield line
+
+
+@rule(
+    "D10",
+    "each node looks for the head of the job at itself: the nodes do not find together",
+    "name the first node of the job: scontrol show hostnames, or the first line of the host file",
+    reads="script",
+)
+def head_is_everywhere(script: Script) -> Iterator[Hit]:
+    if script.nodes == 1:
+        return
+    yield from script.running(_HEAD + _HERE)
+    for line, name, value in script.settings:
+        if name in ("MASTER_ADDR", "HEAD_NODE_IP") and re.match(_HERE, value):
+            yield line
+    for line, text in script.commands:
+        on_the_nodes = "".join(re.findall(r"'[^']*'", text)).replace("$", r"\$")
+        if re.search(_OWN_NAME, on_the_nodes) or re.search(_OWN_NAME, text):
+            yield line
+
+
+@rule(
+    "L2",
+    "each node gets the number 0, and waits for the others",
+    "number the nodes, or leave the numbers to --rdzv-backend=c10d",
+    reads="script",
+)
+def all_are_node_zero(script: Script) -> Iterator[Hit]:
+    numbered = re.findall(_NUMBER + r"(\S)", script.code)
+    for line, text in script.commands:
+        several = re.search(_SEVERAL, text) and re.search(_LAUNCHER, text)
+        known = "rdzv" in script.code or re.search(_MORE, text) or on_first_node_only(script)
+        if several and not known:
+            unsaid = not numbered and "NODE_RANK" not in script.code
+            if unsaid or (script.nodes > 1 and {*numbered} == {"0"}):
+                yield line
+
+
+@rule(
+    "L2",
+    "one node only: the others of the job stay idle",
+    "start one task on each node",
+    reads="script",
+)
+def step_of_one_node(script: Script) -> Iterator[Hit]:
+    if script.nodes > 1:
+        for line in script.running(r"\bsrun\b.*\s(-N *|--nodes[= ])1\b", STARTS):
+            if not re.search(r"\s(-w|--nodelist|--relative|-r)\b|&$", dict(script.commands)[line]):
+                yield line
+
+
+@rule(
+    "L2",
+    "torchrun starts once for each task, and starts processes for all GPUs each time",
+    "one task per node: --ntasks-per-node=1",
+    reads="script",
+)
+def launcher_in_each_task(script: Script) -> Iterator[Hit]:
+    tasks = script.option("--ntasks-per-node") or ""
+    for line in script.running(r"\bsrun\b", _LAUNCHER, r"--nproc[-_]per[-_]node[= ]+(?!1\b)"):
+        own = re.search(r"\s(-n|--ntasks(-per-node)?)\b", dict(script.commands)[line])
+        if tasks.isdigit() and int(tasks) > 1 and not own:
+            yield line
+
+
+@rule(
+    "L2",
+    "no other node can be reached through this interface",
+    "name the network between the nodes, or leave the choice to the library",
+    reads="script",
+)
+def loopback_between_nodes(script: Script) -> Iterator[Hit]:
+    for line, name, value in script.settings:
+        if script.nodes > 1 and name.endswith("_SOCKET_IFNAME"):
+            if re.fullmatch(r"=?(lo|docker\d*)", value):
+                yield line, f"{name}={value}"
+
+
+@rule(
+    "D6",
+    "fewer GPUs are visible than processes start on this node",
+    "leave CUDA_VISIBLE_DEVICES to the scheduler, or start a process for each GPU",
+    reads="script",
+)
+def processes_without_gpu(script: Script) -> Iterator[Hit]:
+    started = [int(number) for number in re.findall(_PROCESSES, script.code)]
+    for line, name, value in script.settings:
+        listed = re.fullmatch(r"\d+(,\d+)*", value) is not None
+        if name == "CUDA_VISIBLE_DEVICES" and listed and started:
+            if len(value.split(",")) < min(started):
+                yield line
+
+
+@rule(
+    "L1",
+    "the job asks for another number of GPUs on each node than processes start there",
+    "take the number of processes from the job: --nproc-per-node=gpu",
+    severity=WARNING,
+    reads="script",
+)
+def gpus_twice(script: Script) -> Iterator[Hit]:
+    launched = _LAUNCHER if script.path.suffix not in {".yaml", ".yml"} else ""  # a line each
+    starts = script.gpus and re.search(_LAUNCHER, script.code)
+    for line in script.running(launched, _PROCESSES) if starts else ():
+        found = re.search(_PROCESSES, dict(script.commands)[line])
+        if found and int(found[1]) != script.gpus:
+            yield line
+
+
+@rule(
+    "L1",
+    "PBS starts jobs in the home folder, where this path leads nowhere",
+    'cd "$PBS_O_WORKDIR" first',
+    reads="script",
+)
+def started_at_home(script: Script) -> Iterator[Hit]:
+    of_pbs = any(text.startswith("#PBS") for _, text in script.directives)
+    moved = re.search(r"\b(cd|pushd)\s|PBS_O_WORKDIR", script.code)
+    if of_pbs and not moved and not script.option("-d", "-w"):
+        yield from script.running(rf"{STARTS}[^|;&]*\s(?![/$~\"'-])[\w./-]+\.py\b")
+
+
+@rule(
+    "L3",
+    "the batch script ends, and the scheduler ends what still runs in the background",
+    "wait for it: wait",
+    reads="script",
+)
+def nobody_waits(script: Script) -> Iterator[Hit]:
+    beside = [*script.running(STARTS, r"[^&|>]&\s*$")] if is_batch(script) else []
+    awaited = [*script.running(r"\bwait\b"), *script.running(rf"\bsrun\b|{STARTS}")]
+    last = max((line for line in awaited if line not in beside), default=0)
+    yield from (line for line in beside if line > last)
+
+
+@rule(
+    "L8",
+    "the status is that of the last command of the pipe: a failed run looks like a complete one",
+    "set -o pipefail, or write to a file: srun --output",
+    severity=WARNING,
+    reads="script",
+)
+def status_of_the_pipe(script: Script) -> Iterator[Hit]:
+    if is_batch(script) and not re.search(r"pipefail|PIPESTATUS", script.code):
+        trains = rf"\bsrun\b|\bmpi(run|exec)\b|{_LAUNCHER}|train"
+        yield from script.running(
+            trains, rf"{STARTS}[^|]*\.py\b[^|]*\|&?\s*(tee|grep|ts|sed|awk)\b"
+        )
