@@ -1410,6 +1410,119 @@ for _ in range(10):
     model(example)
 """,
 }
+FORMER_NAMES = {
+    "a part of the model, by its name before the wrap": """\
+network = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 2)).to(device)
+model = DDP(network, device_ids=[local_rank])
+for parameter in network[0].parameters():
+    parameter.requires_grad = False  # <-- G1
+""",
+    "frozen before the wrap": """\
+network = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 2)).to(device)
+for parameter in network[0].parameters():
+    parameter.requires_grad = False
+model = DDP(network, device_ids=[local_rank])
+""",
+    "the bare model where there is no DDP": """\
+network = build().to(device)
+if world_size > 1:
+    model = DDP(network, device_ids=[local_rank])
+else:
+    model = network
+for inputs, targets in loader:
+    F.cross_entropy(model(inputs), targets).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+""",
+    "the bare model where nothing is learnt": """\
+network = build().to(device)
+model = DDP(network, device_ids=[local_rank])
+for inputs, targets in loader:
+    inputs, targets = inputs.to(device), targets.to(device)
+    F.cross_entropy(model(inputs), targets).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    with torch.no_grad():
+        average.update(network(inputs))
+""",
+    "weights that rank 0 changes and sends": """\
+model = DDP(build(), device_ids=[local_rank])
+if dist.get_rank() == 0:
+    model.module.head.weight.clamp_(-1, 1)
+for parameter in model.parameters():
+    dist.broadcast(parameter, 0)
+""",
+    "a sum of means that is divided": """\
+mean = total / count
+dist.all_reduce(mean)
+mean /= dist.get_world_size()
+print_once(mean.item())
+""",
+    "a mean that the reduction computes": """\
+mean = total / count
+dist.all_reduce(mean, op=dist.ReduceOp.AVG)
+metrics["validation"] = mean.item()
+""",
+    "a split with one seed for all ranks": """\
+torch.manual_seed(0)
+train, held_out = torch.utils.data.random_split(dataset, [900, 100])
+sampler = DistributedSampler(train)
+sampler.set_epoch(epoch)
+loader = DataLoader(train, sampler=sampler)
+""",
+    "a split after each rank has its own seed": """\
+torch.manual_seed(0)
+model = DDP(build(), device_ids=[local_rank])
+torch.manual_seed(rank)
+train, held_out = torch.utils.data.random_split(dataset, [900, 100])  # <-- S3
+sampler = DistributedSampler(train)
+sampler.set_epoch(epoch)
+loader = DataLoader(train, sampler=sampler)
+""",
+    "an epoch that is told in an endless loop": """\
+sampler = DistributedSampler(dataset)
+train_loader = DataLoader(dataset, sampler=sampler)
+model = DDP(build(), device_ids=[local_rank])
+for step in range(steps):
+    if step % len(train_loader) == 0:
+        sampler.set_epoch(step // len(train_loader))
+        batches = iter(train_loader)
+    inputs, targets = next(batches)
+    F.cross_entropy(model(inputs.to(device)), targets.to(device)).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+""",
+    "a place that is taken over with all the rest": """\
+model = DDP(build(), device_ids=[local_rank])
+saved = torch.load("run.pt", map_location="cpu", weights_only=True)
+optimizer.load_state_dict(saved.pop("optimizer"))
+model.module.load_state_dict(saved.pop("model"))
+progress.update(saved)
+parts = {
+    "model": model.module.state_dict(),
+    "optimizer": optimizer.state_dict(),
+    "epoch": progress["next"],
+}
+""",
+    "a sum that rank 0 alone decides by, and tells": """\
+def evaluate(loader):
+    total = torch.zeros((), device=device)
+    for batch in loader:
+        total += loss_of(batch)
+    dist.all_reduce(total)
+    return total.item()
+
+
+model = DDP(build(), device_ids=[local_rank])
+for epoch in range(epochs):
+    for inputs, targets in loader:
+        F.cross_entropy(model(inputs), targets).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    if evaluate(validation) > limit:
+        break
+""",
+}
 MECHANISMS = {
     **DEVICE,
     **NAMES,
@@ -1422,6 +1535,7 @@ MECHANISMS = {
     **OUTPUT,
     **STARTED,
     **SCHEDULES,
+    **FORMER_NAMES,
 }
 
 

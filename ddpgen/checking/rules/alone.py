@@ -1,4 +1,4 @@
-"""G10, K8: turns of the training that one rank skips, and loops that one rank leaves."""
+"""G10: turns of the training that one rank skips."""
 
 import ast
 import re
@@ -6,20 +6,17 @@ from collections.abc import Iterator
 
 from ddpgen.checking.reading.agreements import agreed, shares
 from ddpgen.checking.reading.expressions import Function, matches
-from ddpgen.checking.reading.guards import conditions, zero_guard
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.seeds import LIBRARIES, commonly_seeded
-from ddpgen.checking.reading.values import binding, follows, is_ddp
+from ddpgen.checking.reading.values import binding, is_ddp
 from ddpgen.checking.reading.windows import backwards, goes_backward, updates
 from ddpgen.checking.registry import rule
-from ddpgen.checking.rules.ranks import is_collective
 
 WRAPPED = r"DistributedDataParallel|FullyShardedDataParallel|fully_shard"
 _LOSS = re.compile(
     r"(float\()?(\w+_)?loss(_(value|val|item))?(\.(item|detach|mean)\(\)|\.data)*\)?"
 )
 _MEMORY = r"out of memory|OutOfMemory"
-_CLOCK = r"(?<!\w)(time|monotonic|perf_counter)(_ns)?\(\)|datetime\.(now|utcnow)\("
 _LEAVES = (ast.Break, ast.Continue, ast.Return)
 
 
@@ -153,71 +150,3 @@ def _loss(module: Module, node: ast.expr) -> ast.expr | None:
     names = [n for n in ast.walk(node) if isinstance(n, ast.Name) and "loss" in n.id]
     found = binding(module, names[0]) if names else None
     return found.value if found and isinstance(found.statement, ast.Assign) else None
-
-
-@rule(
-    "K8",
-    "each rank reads its own clock: one leaves the training a step early, and the others wait",
-    "let rank 0 decide and broadcast that, or reduce the decision over all ranks",
-)
-def left_by_own_clock(module: Module) -> Iterator[ast.AST]:
-    for node in module.nodes:
-        if isinstance(node, ast.While):
-            loop: ast.AST | None = node
-        elif isinstance(node, ast.If):
-            loop = module.loop(node)
-            if not any(isinstance(statement, ast.Break | ast.Return) for statement in node.body):
-                continue
-        else:
-            continue
-        tests = list(_parts(node.test))
-        if loop is None or not any(follows(module, test, _is_clock) for test in tests):
-            continue
-        trains = any(goes_backward(module, call) for call in module.calls_below(loop))
-        if trains and not agreed(module, node.test):
-            yield node
-
-
-@rule(
-    "K8",
-    "rank 0 alone leaves the training here, and the others wait for it in the next reduction",
-    "let rank 0 broadcast the decision, and leave on all ranks",
-)
-def left_by_rank_0(module: Module) -> Iterator[ast.AST]:
-    if not module.program.says(WRAPPED):
-        return
-    for node in module.nodes:
-        if not isinstance(node, ast.Break | ast.Return) or not (loop := module.loop(node)):
-            continue
-        own = any(test in module.below(loop) for test, _ in conditions(module, node))
-        trains = any(goes_backward(module, call) for call in module.calls_below(loop))
-        if trains and own and zero_guard(module, node) is not None:
-            if not _tells_others(module, node):
-                yield node
-
-
-def _tells_others(module: Module, node: ast.stmt) -> bool:
-    """Whether a collective comes before a statement, in the same branch."""
-    branch = module.calls_below(module.parents[node])
-    return any(is_collective(module, call) and call.lineno < node.lineno for call in branch)
-
-
-def _parts(test: ast.expr) -> Iterator[ast.expr]:
-    """The conditions that a condition is made of."""
-    if isinstance(test, ast.BoolOp):
-        yield from (part for value in test.values for part in _parts(value))
-    elif isinstance(test, ast.UnaryOp):
-        yield from _parts(test.operand)
-    elif isinstance(test, ast.Compare):
-        yield from (test.left, *test.comparators)
-    else:
-        yield test
-
-
-def _is_clock(module: Module, node: ast.expr) -> bool | ast.expr | None:
-    """Whether a time of this process, or a comparison of times, is meant."""
-    if isinstance(node, ast.BinOp | ast.Compare):
-        return True if matches(node, _CLOCK) else node.left
-    if isinstance(node, ast.Call) and not module.callees(node):
-        return matches(node, rf"^([\w.]+\.)?({_CLOCK})")
-    return None if isinstance(node, ast.Name | ast.Attribute | ast.Call) else False

@@ -1,4 +1,4 @@
-"""G6: metrics of a validation that are averages of averages."""
+"""G6, O2: metrics of a validation that are averages of averages, or sums of averages."""
 
 import ast
 from collections.abc import Iterator
@@ -31,6 +31,41 @@ def mean_of_means(module: Module) -> Iterator[ast.AST]:
         if found and any(_of_batches(module, call, name) for name in _averaged(found.value)):
             if not mentions(module, call, r"\bMAX\b|\bMIN\b"):
                 yield call
+
+
+@rule(
+    "O2",
+    "the sum of the ranks' averages: it grows with their number",
+    "divide by dist.get_world_size(), or add up sums and counts and divide once",
+)
+def sum_of_means(module: Module) -> Iterator[ast.AST]:
+    for call in module.called("torch.distributed.all_reduce"):
+        value, op = keyword(call, "tensor", 0), keyword(call, "op", 1)
+        found = binding(module, value) if isinstance(value, ast.Name) else None
+        if found is None or not isinstance(value, ast.Name) or keyword(call, "group", 2):
+            continue
+        is_mean = isinstance(found.statement, ast.Assign) and _is_quotient(found.value)
+        added = op is None or matches(op, r"\bSUM$")
+        name = rf"\b{value.id}\b"
+        divided = rf"{name}(\.\w+\(\))* /|{name}\.(true_)?div|{name} \*=|{name} = .*{name}"
+        if is_mean and added and not matches(module.scope(call), divided):
+            later = [
+                n for n in module.reads(value.id, module.scope(call)) if n.lineno > call.lineno
+            ]
+            if later and not any(_sums_up(module, node) for node in later):
+                yield call
+
+
+def _is_quotient(value: ast.expr) -> bool:
+    """Whether a value is a sum by a count, of this rank alone."""
+    total, count = operands(value, ast.Div) or (None, None)
+    return total is not None and not matches(count, r"world|ranks|replicas|gpus|_size\b|global|all")
+
+
+def _sums_up(module: Module, node: ast.AST) -> bool:
+    """Whether a function of the program gets a value, which may divide the value there."""
+    call = module.parents[node]
+    return isinstance(call, ast.Call) and bool(module.callees(call))
 
 
 def _averaged(value: ast.expr) -> set[str]:

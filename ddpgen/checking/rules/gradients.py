@@ -18,7 +18,8 @@ from ddpgen.checking.reading.expressions import (
 )
 from ddpgen.checking.reading.guards import WITHOUT_DDP, contexts, guarded
 from ddpgen.checking.reading.programs import Module
-from ddpgen.checking.reading.values import binding, follows, is_ddp, mentions
+from ddpgen.checking.reading.source import exclusive
+from ddpgen.checking.reading.values import DDP, binding, follows, is_ddp, mentions
 from ddpgen.checking.registry import WARNING, rule
 
 _OF_ONE_RANK = r"micro_batch|per_rank|per_gpu|per_device|local_batch"
@@ -32,9 +33,24 @@ def is_inner(module: Module, node: ast.expr) -> bool:
 
 
 def _unwrapped(module: Module, node: ast.expr) -> bool | None:
+    if wrapped_before(module, node):
+        return True
     if isinstance(node, ast.Attribute) and node.attr == "module":
         return is_ddp(module, node.value)
     return None if isinstance(node, ast.Name | ast.Attribute) else False
+
+
+def wrapped_before(module: Module, node: ast.expr) -> bool:
+    """Whether a name is the bare model's, which DDP has got earlier under another name."""
+    text, scope = source(node), module.scope(node)
+    for call in module.called(DDP) if isinstance(node, ast.Name | ast.Attribute) else ():
+        wrap = module.parents[call]
+        given = isinstance(wrap, ast.Assign) and source(keyword(call, "module", 0) or call) == text
+        if given and isinstance(wrap, ast.Assign) and source(wrap.targets[0]) != text:
+            earlier = module.scope(call) is scope and call.lineno < node.lineno
+            if earlier and not exclusive(module, call, node):
+                return True
+    return False
 
 
 def _with_gradients(module: Module, node: ast.AST, depth: int = 2) -> bool:
@@ -95,33 +111,34 @@ def _runs(module: Module, call: ast.Call, place: int, depth: int = 2) -> bool:
 def changed_after_wrap(module: Module) -> Iterator[ast.AST]:
     for call in module.methods("requires_grad_", "add_module", "register_parameter"):
         changed = receiver(call)
-        if _part_of_ddp(module, changed) or _parameter_of_ddp(module, changed):
+        if part_of_ddp(module, changed) or _parameter_of_ddp(module, changed):
             yield call
     for node, target in module.assignments(ast.Attribute):
         if target.attr == "requires_grad" and _parameter_of_ddp(module, target.value):
             yield node
         elif matches(node.value, r"^(\w+\.)*nn\.[A-Z]\w*\("):
-            if _part_of_ddp(module, target.value):
+            if part_of_ddp(module, target.value):
                 yield node
 
 
-def _part_of_ddp(module: Module, node: ast.expr) -> bool:
-    """The wrapped model, or something within it by way of `.module`."""
+def part_of_ddp(module: Module, node: ast.expr) -> bool:
+    """The wrapped model, or something within it, by way of `.module` or of its former name."""
     if is_ddp(module, node):
         return True
-    while isinstance(node, ast.Attribute):
-        if node.attr == "module" and is_ddp(module, node.value):
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        named = isinstance(node, ast.Attribute) and node.attr == "module"
+        if (named and is_ddp(module, node.value)) or wrapped_before(module, node):
             return True
         node = node.value
-    return False
+    return wrapped_before(module, node)
 
 
 def _parameter_of_ddp(module: Module, node: ast.expr) -> bool:
     found = binding(module, node) if isinstance(node, ast.Name) else None
     if found and isinstance(found.value, ast.Call):
         if method_name(found.value) in ("parameters", "named_parameters"):
-            return _part_of_ddp(module, receiver(found.value))
-    return _part_of_ddp(module, node)
+            return part_of_ddp(module, receiver(found.value))
+    return part_of_ddp(module, node)
 
 
 @rule(
@@ -218,5 +235,5 @@ def place_of_one_rank(module: Module) -> Iterator[ast.AST]:
 )
 def tied_after_wrap(module: Module) -> Iterator[ast.AST]:
     for node, target in module.assignments(ast.Attribute):
-        if target.attr == "weight" and _part_of_ddp(module, target.value):
+        if target.attr == "weight" and part_of_ddp(module, target.value):
             yield node

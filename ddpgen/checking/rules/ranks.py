@@ -101,6 +101,19 @@ def collective_on_one_rank(module: Module) -> Iterator[ast.AST]:
 
 @rule(
     "K8",
+    "all ranks of the job must make each new group, also those that are not in it: they hang",
+    "make every group on every rank, and use it where the rank belongs to it",
+)
+def group_on_some_ranks(module: Module) -> Iterator[ast.AST]:
+    for call in module.called("torch.distributed.new_group"):
+        tests = (test for test, _ in conditions(module, call))
+        if any(re.search(r"\brank\b", source(test)) for test in tests):
+            if keyword(call, "use_local_synchronization") is None:
+                yield call
+
+
+@rule(
+    "K8",
     "each rank decides this by itself: where they differ, those inside wait for ever",
     "reduce the condition over all ranks first",
 )

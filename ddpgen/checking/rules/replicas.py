@@ -5,13 +5,16 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.agreements import agreed
-from ddpgen.checking.reading.expressions import matches, names_in, receiver, source
+from ddpgen.checking.reading.expressions import keyword, matches, names_in, receiver, source
 from ddpgen.checking.reading.guards import zero_guard
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import follows, is_ddp
 from ddpgen.checking.reading.windows import SCHEDULER
 from ddpgen.checking.registry import ERROR, rule
+from ddpgen.checking.rules.gradients import part_of_ddp
 from ddpgen.checking.rules.output import all_data_shared
+
+_IN_PLACE = ("add_", "clamp_", "copy_", "div_", "fill_", "mul_", "normal_", "uniform_", "zero_")
 
 
 @rule(
@@ -41,6 +44,37 @@ def step_on_one_rank(module: Module) -> Iterator[ast.AST]:
         of_optimizer = re.search(r"opt(im(izer)?)?$", source(receiver(call)), re.IGNORECASE)
         if of_optimizer and zero_guard(module, call) is not None:
             yield call
+
+
+@rule(
+    "G1",
+    "this changes the weights of one rank, or of each rank in another way: the ranks come apart",
+    "change them on all ranks alike, or let rank 0 broadcast them",
+)
+def changed_by_rank(module: Module) -> Iterator[ast.AST]:
+    if module.program.says(r"(broadcast|all_reduce)\(\W*(\w+\.)*(p|param\w*|weight|t|tensor)\b"):
+        return
+    for call in module.methods(*_IN_PLACE):
+        own = any(re.search(r"(?<!world_)\brank\b|get_rank\(", source(a)) for a in call.args)
+        if (own or zero_guard(module, call) is not None) and _is_weight(module, receiver(call)):
+            yield call
+
+
+def _is_weight(module: Module, node: ast.expr) -> bool:
+    """Whether an expression is a weight of the wrapped model."""
+    return matches(node, r"\.(weight|bias)(\.data)?$") and part_of_ddp(module, node)
+
+
+@rule(
+    "G8",
+    "each rank steps with a learning rate of its own: their weights come apart",
+    "use the world size, not the rank",
+)
+def rate_by_rank(module: Module) -> Iterator[ast.AST]:
+    for call, name in module.calls:
+        rate = keyword(call, "lr") if re.match(r"torch\.optim\.[A-Z]\w+$", name) else None
+        if rate is not None and re.search(r"(?<![\w.])(local_)?rank\b|get_rank\(", source(rate)):
+            yield rate
 
 
 @rule(

@@ -11,12 +11,13 @@ from ddpgen.checking.reading.expressions import (
     keyword,
     last_part,
     matches,
+    receiver,
     source,
 )
 from ddpgen.checking.reading.guards import guarded
 from ddpgen.checking.reading.programs import Module, once
 from ddpgen.checking.reading.values import follows, mentions
-from ddpgen.checking.registry import rule
+from ddpgen.checking.registry import WARNING, rule
 from ddpgen.checking.rules.checkpoint import saves
 
 _FILES = r"\bi?glob\(|listdir\(|iterdir\("
@@ -25,7 +26,7 @@ _WEIGHTS = r"(model|net|module)\w*\.state_dict\("
 _LOADS = r"torch\.load\(|load_state_dict\(|(load|resume|restore)_\w*(checkpoint|ckpt|model)\w*\("
 _PLACE = re.compile(r"([a-z]+_)?(epoch|step|iter|iteration)s?(_[a-z]+)?")
 _LEAVES = (ast.Raise, ast.Return, ast.Continue, ast.Break)
-_PROGRESS = {"epoch", "step", "iter", "iteration", "iter_num", "global_step", "start_epoch"}
+PROGRESS = {"epoch", "step", "iter", "iteration", "iter_num", "global_step", "start_epoch"}
 
 
 @once
@@ -46,7 +47,7 @@ def snapshots(module: Module) -> list[tuple[ast.Dict, str]]:
     return [
         (node, text)
         for node, text in _with_weights(module)
-        if _PROGRESS & {str(constant(key)) for key in node.keys}
+        if PROGRESS & {str(constant(key)) for key in node.keys}
     ]
 
 
@@ -104,11 +105,25 @@ def place_missing(module: Module) -> Iterator[ast.AST]:
         for node, text in _with_weights(module):
             moments = re.search(r"\b(\w*optim\w*|opt)\.state_dict\(", text)
             counted = re.search(rf"{_COUNTED}|progress|sched|trained|seen", text)
-            if moments and not counted and not _named_by_place(module, node):
+            if moments and not counted and not named_by_place(module, node):
                 yield node
 
 
-def _named_by_place(module: Module, node: ast.AST) -> bool:
+@rule(
+    "K3",
+    "what the file lacks, or calls otherwise, is passed over: such weights begin anew in silence",
+    "load with strict=True where a run goes on",
+    severity=WARNING,
+)
+def passed_over(module: Module) -> Iterator[ast.AST]:
+    for call in module.methods("load_state_dict"):
+        if constant(keyword(call, "strict", 1)) is False:
+            others = module.methods("load_state_dict", below=module.scope(call))
+            if any(matches(receiver(other), r"\b(\w*optim\w*|opt)$") for other in others):
+                yield call
+
+
+def named_by_place(module: Module, node: ast.AST) -> bool:
     """Whether the name of a file that is saved in the same function tells the place."""
     return any(
         path is not None and mentions(module, path, _COUNTED)

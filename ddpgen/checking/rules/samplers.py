@@ -54,6 +54,19 @@ def share_by_local_rank(module: Module) -> Iterator[ast.AST]:
                 yield node.lower
 
 
+@rule(
+    "S1",
+    "the number of this node's ranks is given for that of all: other nodes get the same shares",
+    "leave num_replicas and rank out, or pass the world size",
+)
+def shares_of_a_node(module: Module) -> Iterator[ast.AST]:
+    for call in module.called(SAMPLER) if not on_one_node(module) else ():
+        rank, ranks = keyword(call, "rank", 2), keyword(call, "num_replicas", 1)
+        if rank is not None and ranks is not None and _of_a_node(module, ranks):
+            if not is_local_rank(module, rank):
+                yield ranks
+
+
 def _of_a_node(module: Module, count: ast.expr | None) -> bool:
     values = stands_for(module, count) if count is not None else ()
     return of_a_node(count) or any(of_a_node(value) for _, value in values)
@@ -84,6 +97,20 @@ def constant_epoch(module: Module) -> Iterator[ast.AST]:
     for call in module.methods("set_epoch"):
         if call.args and isinstance(call.args[0], ast.Constant):
             yield call
+
+
+@rule(
+    "S2",
+    "the loop has its order already: this counts from the next epoch on, or never",
+    "call sampler.set_epoch(epoch) before the loop over the loader begins",
+)
+def epoch_set_too_late(module: Module) -> Iterator[ast.AST]:
+    for call in module.methods("set_epoch"):
+        loop = module.loop(call)
+        once = loop and not any(isinstance(n, ast.Break) for n in module.below(loop))
+        if isinstance(loop, ast.For) and once and matches(loop.iter, r"load(er)?\b"):
+            if any(module.loop(b) is loop for b in module.methods("backward", below=loop)):
+                yield call
 
 
 @rule(

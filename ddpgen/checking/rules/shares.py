@@ -41,9 +41,18 @@ def split_by_each_rank(module: Module) -> Iterator[ast.AST]:
             continue
         given = seed is not None and not (isinstance(seed, ast.Constant) and constant(seed) is None)
         own = seed is not None and given and mentions(module, seed, OWN)
-        if own or (not given and not commonly_seeded(module, kind)):
+        if own or (not given and not _seeded_alike(module, call, kind)):
             if not guarded(module, call):
                 yield call
+
+
+def _seeded_alike(module: Module, call: ast.Call, kind: str) -> bool:
+    """Whether all ranks have one seed at a draw: the last one above, or that of the program."""
+    above = [c for c in module.called("torch.manual_seed") if c.lineno < call.lineno and c.args]
+    last = [c for c in above if module.scope(c) is module.scope(call)][-1:]
+    if last and kind == "torch":
+        return not mentions(module, last[0].args[0], OWN)
+    return commonly_seeded(module, kind)
 
 
 def _seed_of_split(module: Module, call: ast.Call, name: str) -> tuple[ast.expr | None, str]:

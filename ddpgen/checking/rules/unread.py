@@ -11,7 +11,6 @@ from ddpgen.checking.reading.expressions import (
     entries,
     keyword,
     matches,
-    method_name,
     names_in,
     parameters,
     source,
@@ -206,28 +205,3 @@ def _changed(module: Module) -> set[str]:
         for n, target in replaced
         if isinstance(target, ast.Attribute) and source(target) in source(n.test)
     }
-
-
-@rule(
-    "K5",
-    "a checksum is written, and nothing compares it: damaged files are taken as good",
-    "compute it again when the file is read, and compare",
-)
-def checksum_for_nothing(module: Module) -> Iterator[ast.AST]:
-    looked_up = {text for m in module.program.modules for text in _looked_up(m)}
-    for node in module.nodes:
-        for key, _ in entries(node):
-            name = str(constant(key))
-            if key and re.fullmatch(r"sha\d+|md5|checksum|crc32", name) and name not in looked_up:
-                yield key
-
-
-@once
-def _looked_up(module: Module) -> set[str]:
-    """Keys that are read: in brackets, by `get`, in comparisons and in lists of names."""
-    found: set[str] = set()
-    for node in module.nodes:
-        get = isinstance(node, ast.Call) and method_name(node) in ("get", "pop")
-        if get or isinstance(node, ast.Subscript | ast.Compare | ast.Tuple | ast.List):
-            found |= set(strings(node))
-    return found

@@ -1,0 +1,57 @@
+"""K3, K5: what is saved, and nobody reads."""
+
+import ast
+import re
+from collections.abc import Iterator
+
+from ddpgen.checking.reading.expressions import constant, entries, method_name, strings
+from ddpgen.checking.reading.programs import Module, once
+from ddpgen.checking.registry import rule
+from ddpgen.checking.rules.resume import PROGRESS, named_by_place, snapshots
+
+# Ways to take over all that a file holds, whatever the names are.
+_TAKES_ALL = (
+    r"__dict__|\.update\(|\*\*\w*(state|ckpt|checkpoint)|Namespace|"
+    r"(state|ckpt|checkpoint|saved|loaded)\w*\.(\w+_)?(epoch|step|iter|iteration)s?\b"
+)
+
+
+@rule(
+    "K5",
+    "a checksum is written, and nothing compares it: damaged files are taken as good",
+    "compute it again when the file is read, and compare",
+)
+def checksum_for_nothing(module: Module) -> Iterator[ast.AST]:
+    known = {text for m in module.program.modules for text in _looked_up(m)}
+    for node in module.nodes:
+        for key, _ in entries(node):
+            name = str(constant(key))
+            if key and re.fullmatch(r"sha\d+|md5|checksum|crc32", name) and name not in known:
+                yield key
+
+
+@rule(
+    "K3",
+    "the place in the training is saved and not read: a resumed run begins its epochs anew",
+    "begin at the saved step or epoch",
+)
+def place_not_read(module: Module) -> Iterator[ast.AST]:
+    program = module.program
+    if not program.says(r"\b(\w*optim\w*|opt)\.load_state_dict\(") or program.says(_TAKES_ALL):
+        return
+    read = {text for m in program.modules for text in _looked_up(m)}
+    for node, text in snapshots(module):
+        places = PROGRESS & {str(constant(key)) for key in node.keys}
+        if re.search(r"opt", text) and not places & read and not named_by_place(module, node):
+            yield node
+
+
+@once
+def _looked_up(module: Module) -> set[str]:
+    """Keys that are read: in brackets, by `get`, in comparisons and in lists of names."""
+    found: set[str] = set()
+    for node in module.nodes:
+        get = isinstance(node, ast.Call) and method_name(node) in ("get", "pop")
+        if get or isinstance(node, ast.Subscript | ast.Compare | ast.Tuple | ast.List):
+            found |= set(strings(node))
+    return found

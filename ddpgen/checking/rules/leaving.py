@@ -1,0 +1,115 @@
+"""K8: loops of the training that one rank leaves."""
+
+import ast
+from collections.abc import Iterator
+
+from ddpgen.checking.reading.agreements import agreed
+from ddpgen.checking.reading.expressions import Function, matches
+from ddpgen.checking.reading.guards import conditions, zero_guard
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import follows, stands_for
+from ddpgen.checking.reading.windows import goes_backward
+from ddpgen.checking.registry import rule
+from ddpgen.checking.rules.alone import WRAPPED
+from ddpgen.checking.rules.ranks import is_collective
+
+_CLOCK = r"(?<!\w)(time|monotonic|perf_counter)(_ns)?\(\)|datetime\.(now|utcnow)\("
+
+
+@rule(
+    "K8",
+    "each rank reads its own clock: one leaves the training a step early, and the others wait",
+    "let rank 0 decide and broadcast that, or reduce the decision over all ranks",
+)
+def left_by_own_clock(module: Module) -> Iterator[ast.AST]:
+    for node in module.nodes:
+        if isinstance(node, ast.While):
+            loop: ast.AST | None = node
+        elif isinstance(node, ast.If):
+            loop = module.loop(node)
+            if not any(isinstance(statement, ast.Break | ast.Return) for statement in node.body):
+                continue
+        else:
+            continue
+        tests = list(_parts(node.test))
+        if loop is None or not any(follows(module, test, _is_clock) for test in tests):
+            continue
+        trains = any(goes_backward(module, call) for call in module.calls_below(loop))
+        if trains and not agreed(module, node.test):
+            yield node
+
+
+@rule(
+    "K8",
+    "rank 0 alone leaves the training here, and the others wait for it in the next reduction",
+    "let rank 0 broadcast the decision, and leave on all ranks",
+)
+def left_by_rank_0(module: Module) -> Iterator[ast.AST]:
+    if not module.program.says(WRAPPED):
+        return
+    for node in module.nodes:
+        if not isinstance(node, ast.Break | ast.Return) or not (loop := module.loop(node)):
+            continue
+        own = any(test in module.below(loop) for test, _ in conditions(module, node))
+        trains = any(goes_backward(module, call) for call in module.calls_below(loop))
+        if trains and own and zero_guard(module, node) is not None:
+            if not _tells_others(module, node):
+                yield node
+
+
+@rule(
+    "K8",
+    "reduce() gives the sum to one rank, and all decide by what they have: they leave one by one",
+    "use all_reduce(), which gives the sum to all ranks",
+)
+def left_by_sum_of_one_rank(module: Module) -> Iterator[ast.AST]:
+    for node in module.nodes:
+        loop = module.loop(node) if isinstance(node, ast.If) else None
+        leaves = isinstance(node, ast.If) and any(isinstance(s, ast.Break) for s in node.body)
+        if isinstance(node, ast.If) and loop and leaves and zero_guard(module, node) is None:
+            if any(goes_backward(module, call) for call in module.calls_below(loop)):
+                if _on_one_rank(module, node.test):
+                    yield node
+
+
+def _on_one_rank(module: Module, node: ast.AST, depth: int = 4) -> bool:
+    """Whether an expression is about something that was reduced to one rank."""
+    functions = [f for call in module.calls_below(node) for f in module.callees(call)]
+    if any(_reduces(other, function) for other, function in functions):
+        return True
+    names = [n for n in module.below(node) if isinstance(n, ast.Name | ast.Attribute)]
+    found = (value for name in names if depth for value in stands_for(module, name))
+    return any(_on_one_rank(other, value, depth - 1) for other, value in found)
+
+
+def _reduces(module: Module, function: Function) -> bool:
+    """Whether a function reduces to one rank, and to all ranks nothing."""
+    names = [module.name(call.func) for call in module.calls_below(function)]
+    return "torch.distributed.reduce" in names and not any("all_" in name for name in names)
+
+
+def _tells_others(module: Module, node: ast.stmt) -> bool:
+    """Whether a collective comes before a statement, in the same branch."""
+    branch = module.calls_below(module.parents[node])
+    return any(is_collective(module, call) and call.lineno < node.lineno for call in branch)
+
+
+def _parts(test: ast.expr) -> Iterator[ast.expr]:
+    """The conditions that a condition is made of."""
+    if isinstance(test, ast.BoolOp):
+        yield from (part for value in test.values for part in _parts(value))
+    elif isinstance(test, ast.UnaryOp):
+        yield from _parts(test.operand)
+    elif isinstance(test, ast.Compare):
+        yield from (test.left, *test.comparators)
+    else:
+        yield test
+
+
+def _is_clock(module: Module, node: ast.expr) -> bool | ast.expr | None:
+    """Whether a time of this process, or a comparison of times, is meant."""
+    if isinstance(node, ast.BinOp | ast.Compare):
+        return True if matches(node, _CLOCK) else node.left
+    if isinstance(node, ast.Call) and not module.callees(node):
+        return matches(node, rf"^([\w.]+\.)?({_CLOCK})")
+    return None if isinstance(node, ast.Name | ast.Attribute | ast.Call) else False
