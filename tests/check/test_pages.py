@@ -39,7 +39,7 @@ PROJECT = {
     "data.py": "def counts(targets):\n    return targets != 0\n",
     "engine/loading.py": "class StepBatch:\n    pass\n\n\ndef step_batches():\n    pass\n",
 }
-FILES = {"python": ("train.py", IMPORTS), "bash": ("job.sh", "")}
+FILES = {"python": ("train.py", IMPORTS), "bash": ("job.sh", ""), "yaml": ("job.yaml", "")}
 MARK = re.compile(r"  # <-- (\w+)$", re.MULTILINE)
 IDS = sorted({rule.id for rule in RULES})
 

@@ -82,6 +82,37 @@ resources:
   limits:
     nvidia.com/gpu: 1
 """,
+    "pods at once": """\
+job.yaml
+completions: 4
+parallelism: 4
+command: [torchrun, --nnodes=4, --rdzv-endpoint=head:1234, train.py]
+""",
+    "pods that need no others": """\
+job.yaml
+completions: 40
+parallelism: 4
+command: [python, prepare.py]
+""",
+    "SkyPilot on two nodes": """\
+task.yaml
+num_nodes: 2
+run: |
+  torchrun --nproc-per-node=8 train.py  # <-- D10
+""",
+    "SkyPilot on two nodes, which know of each other": """\
+task.yaml
+num_nodes: 2
+run: |
+  torchrun --nnodes=$SKYPILOT_NUM_NODES --node-rank=$SKYPILOT_NODE_RANK --master-addr=$HEAD train.py
+""",
+    "a head that is everywhere, by hand": """\
+start.sh
+for host in a b; do
+    ssh $host torchrun --nnodes=2 --rdzv-endpoint=localhost:$PORT train.py &  # <-- D10
+done
+wait
+""",
     "PBS on two nodes": """\
 job.pbs
 #PBS -l select=2:ngpus=4

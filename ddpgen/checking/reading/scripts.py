@@ -73,13 +73,16 @@ class Script:
 
     @cached_property
     def nodes(self) -> int:
-        """How many nodes a batch script asks for; 1 where it does not say."""
-        asked = self.option("--nodes", "-N", "-nnodes") or ""  # of SLURM and LSF
+        """How many nodes a launch file asks for; 1 where it does not say."""
+        if self.path.suffix in {".yaml", ".yml"}:  # of SkyPilot, which runs it on each of them
+            asked = re.search(r"^num_nodes:\s*(\d+)", self.text, re.MULTILINE)
+            return int(asked[1]) if asked else 1
+        stated = self.option("--nodes", "-N", "-nnodes") or ""  # of SLURM and LSF
         chunks = re.match(r"(?:select|nodes)=(\d+)\b", self.option("-l") or "")  # of PBS
         tasks, each = self.option("-n") or "", re.search(r"ptile=(\d+)", self.option("-R") or "")
         if tasks.isdigit() and each and int(each[1]):
             return -(-int(tasks) // int(each[1]))  # of LSF
-        return int(chunks[1] if chunks else asked if asked.isdigit() else 1)
+        return int(chunks[1] if chunks else stated if stated.isdigit() else 1)
 
     @cached_property
     def gpus(self) -> int:

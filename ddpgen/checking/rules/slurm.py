@@ -16,7 +16,7 @@ def is_batch(script: Script) -> bool:
 def on_first_node_only(script: Script) -> bool:
     """Whether a job has several nodes, and nothing that starts something on the others."""
     remote = r"\b(srun|mpirun|mpiexec|pdsh|clush|ssh|pbsdsh|blaunch|jsrun)\b"
-    return script.nodes > 1 and not re.search(remote, script.code)
+    return is_batch(script) and script.nodes > 1 and not re.search(remote, script.code)
 
 
 @rule(
@@ -132,10 +132,7 @@ def missing_program(script: Script) -> Iterator[Hit]:
     reads="script",
 )
 def no_srun(script: Script) -> Iterator[Hit]:
-    remote = re.search(
-        r"\b(srun|mpirun|mpiexec|pdsh|clush|ssh|pbsdsh|blaunch|jsrun)\b", script.code
-    )
-    if script.nodes > 1 and not remote:
+    if on_first_node_only(script):
         yield from script.running(r"\b(torchrun|torch\.distributed\.(run|launch))\b")
 
 

@@ -37,7 +37,7 @@ def nodes_unsaid(script: Script) -> Iterator[Hit]:
     reads="script",
 )
 def head_is_everywhere(script: Script) -> Iterator[Hit]:
-    if script.nodes == 1:
+    if script.nodes == 1 and not re.search(_SEVERAL, script.code):
         return
     yield from script.running(_HEAD + _HERE)
     for line, name, value in script.settings:
@@ -77,6 +77,23 @@ def step_of_one_node(script: Script) -> Iterator[Hit]:
         for line in script.running(r"\bsrun\b.*\s(-N *|--nodes[= ])1\b", STARTS):
             if not re.search(r"\s(-w|--nodelist|--relative|-r)\b|&$", dict(script.commands)[line]):
                 yield line
+
+
+@rule(
+    "L2",
+    "fewer pods run at once than wait for each other: none of them begins",
+    "give parallelism and completions the number of nodes",
+    reads="script",
+)
+def pods_one_after_another(script: Script) -> Iterator[Hit]:
+    numbers = {}
+    for line, text in script.commands:
+        if found := re.fullmatch(r"\s*(parallelism|completions):\s*(\d+)\s*", text):
+            numbers[found[1]] = (line, int(found[2]))
+    line, at_once = numbers.get("parallelism", (0, 1))
+    last, wanted = numbers.get("completions", (0, 1))
+    if last and at_once < wanted and re.search(_LAUNCHER, script.code):
+        yield line or last
 
 
 @rule(
