@@ -16,7 +16,7 @@ def folder() -> Path:
 def ids() -> list[str]:
     """The ids of all rules, in the order of the catalogue."""
     found = {rule.id for rule in rules.RULES}
-    return sorted(found, key=lambda name: ("DSGBKOLU".index(name[0]), int(name[1:])))
+    return sorted(found, key=lambda name: ("DSGBFKOLU".index(name[0]), int(name[1:])))
 
 
 def title(name: str) -> str:

@@ -1523,6 +1523,69 @@ for epoch in range(epochs):
         break
 """,
 }
+SHARDED = {
+    "shared out by a function, behind the optimizer": """\
+def share_out(model):
+    for block in model.blocks:
+        fully_shard(block)
+    fully_shard(model)
+
+
+torch.manual_seed(0)
+model = build().to(device)
+optimizer = torch.optim.AdamW(model.parameters())  # <-- F1
+share_out(model)
+""",
+    "an optimizer of another model": """\
+torch.manual_seed(0)
+critic = build().to(device)
+optimizer = torch.optim.AdamW(critic.parameters())
+model = build().to(device)
+for block in model.blocks:
+    fully_shard(block)
+fully_shard(model)
+""",
+    "weights that all ranks load": """\
+model = build().to(device)
+for block in model.blocks:
+    fully_shard(block)
+fully_shard(model)
+torch.distributed.checkpoint.state_dict.set_model_state_dict(model, weights, options)
+""",
+    "weights of no seed at all": """\
+model = build().to(device)
+for block in model.blocks:
+    fully_shard(block)  # <-- F8
+fully_shard(model)
+""",
+    "a norm that ranks put together": """\
+squares = [weight.grad.to_local().pow(2).sum() for weight in model.parameters()]
+total = torch.stack(squares).sum()
+dist.all_reduce(total)
+""",
+    "rank 0 keeps what all have put together": """\
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
+
+torch.manual_seed(0)
+model = build().to(device)
+for block in model.blocks:
+    fully_shard(block)
+fully_shard(model)
+weights = get_model_state_dict(model, options=StateDictOptions(full_state_dict=True))
+if dist.get_rank() == 0:
+    torch.save(weights, "weights.tmp")
+    os.replace("weights.tmp", "weights.pt")
+""",
+    "rank 0 alone puts a weight together": """\
+torch.manual_seed(0)
+model = build().to(device)
+for block in model.blocks:
+    fully_shard(block)
+fully_shard(model)
+if dist.get_rank() == 0:
+    print(model.head.weight.full_tensor().norm())  # <-- F4
+""",
+}
 MECHANISMS = {
     **DEVICE,
     **NAMES,
@@ -1536,6 +1599,7 @@ MECHANISMS = {
     **STARTED,
     **SCHEDULES,
     **FORMER_NAMES,
+    **SHARDED,
 }
 
 

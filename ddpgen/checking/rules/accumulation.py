@@ -35,7 +35,7 @@ from ddpgen.checking.registry import ERROR, WARNING, rule
 )
 def no_no_sync(module: Module) -> Iterator[ast.AST]:
     quiet = ("no_sync", "require_backward_grad_sync", "set_requires_gradient_sync", "accumulate")
-    if any(map(module.program.references, quiet)) or not module.program.says(DDP):
+    if any(map(module.program.references, quiet)) or not module.program.calls(DDP):
         return
     for window in windows(module):
         yield next(backwards(module, window.loop))

@@ -16,7 +16,10 @@ _MAKES_GENERATOR = (
     r"^([\w.]+\.)?(Generator\(.*\)\.manual_seed|Generator|default_rng|RandomState|Random)\("
 )
 # Signs that each rank has its share of something.
-_SHARED_OUT = r"DistributedSampler\(|rank\w*\]?\s*(::|\*)|\*\s*[\w.]*rank|shard|array_split|chunk\("
+_SHARED_OUT = (
+    r"DistributedSampler\(|rank\w*\]?\s*(::|\*)|\*\s*[\w.]*rank|(?<!fully_)shard|"
+    r"array_split|chunk\("
+)
 
 
 @rule(
