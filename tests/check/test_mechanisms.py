@@ -1318,6 +1318,16 @@ class Trainer:
             self.train_epoch()
             self.scheduler.step()  # <-- G8
 """,
+    "an epoch's end, told in the loop over its steps": """\
+model = DDP(build(), device_ids=[local_rank])
+scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=args.epochs)
+for i, (inputs, targets) in enumerate(loader):
+    F.cross_entropy(model(inputs), targets).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    if i == len(loader) - 1:
+        scheduler.step()
+""",
     "epochs in a while loop": """\
 model = DDP(build(), device_ids=[local_rank])
 scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=args.epochs)
@@ -1461,6 +1471,19 @@ print_once(mean.item())
     "a mean that the reduction computes": """\
 mean = total / count
 dist.all_reduce(mean, op=dist.ReduceOp.AVG)
+metrics["validation"] = mean.item()
+""",
+    "a share of a mean over all": """\
+count = torch.tensor(float(len(targets)), device=device)
+dist.all_reduce(count)
+mean = total / count
+dist.all_reduce(mean)
+metrics["validation"] = mean.item()
+""",
+    "a mean that was divided by the ranks before": """\
+W = dist.get_world_size()
+mean = mean / W
+dist.all_reduce(mean)
 metrics["validation"] = mean.item()
 """,
     "a split with one seed for all ranks": """\

@@ -67,6 +67,16 @@ job.sh
 export CUDA_VISIBLE_DEVICES=0,1
 torchrun --standalone --nproc-per-node=2 train.py
 """,
+    "a GPU for another command": """\
+job.sh
+torchrun --standalone --nproc-per-node=2 train.py
+CUDA_VISIBLE_DEVICES=0 python list.py
+""",
+    "too few for the command itself": """\
+job.sh
+CUDA_VISIBLE_DEVICES=0 torchrun --standalone --nproc-per-node=2 train.py  # <-- D6
+CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --standalone --nproc-per-node=4 train.py
+""",
     "GPUs with their type": """\
 job.sbatch
 #SBATCH --gpus-per-node=a100:4

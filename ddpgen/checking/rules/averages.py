@@ -16,6 +16,7 @@ from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import binding, mentions
 from ddpgen.checking.registry import rule
 
+_OF_ALL = r"world|ranks|replicas|gpus|process|size\(|reduce|gather|global|total_|all_"
 _MEANS = r"(^|\.)(mean|average|nanmean)$"
 
 
@@ -44,7 +45,7 @@ def sum_of_means(module: Module) -> Iterator[ast.AST]:
         found = binding(module, value) if isinstance(value, ast.Name) else None
         if found is None or not isinstance(value, ast.Name) or keyword(call, "group", 2):
             continue
-        is_mean = isinstance(found.statement, ast.Assign) and _is_quotient(found.value)
+        is_mean = isinstance(found.statement, ast.Assign) and _is_own_mean(module, found.value)
         added = op is None or matches(op, r"\bSUM$")
         name = rf"\b{value.id}\b"
         divided = rf"{name}(\.\w+\(\))* /|{name}\.(true_)?div|{name} \*=|{name} = .*{name}"
@@ -56,10 +57,14 @@ def sum_of_means(module: Module) -> Iterator[ast.AST]:
                 yield call
 
 
-def _is_quotient(value: ast.expr) -> bool:
-    """Whether a value is a sum by a count, of this rank alone."""
+def _is_own_mean(module: Module, value: ast.expr) -> bool:
+    """Whether a value is a sum by a count, both of this rank alone."""
     total, count = operands(value, ast.Div) or (None, None)
-    return total is not None and not matches(count, r"world|ranks|replicas|gpus|_size\b|global|all")
+    if total is None or count is None or mentions(module, count, _OF_ALL):
+        return False
+    calls = module.called("torch.distributed.all_reduce")
+    earlier = (c for c in calls if c.args and c.lineno < value.lineno)
+    return not any(names_in(call.args[0]) & names_in(total, count) for call in earlier)
 
 
 def _sums_up(module: Module, node: ast.AST) -> bool:

@@ -4,7 +4,14 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.reading.expressions import keyword, last_part, matches, receiver, source
+from ddpgen.checking.reading.expressions import (
+    keyword,
+    last_part,
+    matches,
+    operands,
+    receiver,
+    source,
+)
 from ddpgen.checking.reading.guards import conditions
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import follows, mentions, results, stands_for
@@ -82,7 +89,14 @@ def steps_of_epochs(module: Module) -> Iterator[ast.AST]:
     for call, loop, length in _advanced(module):
         each = any(not _is_deeper(module, b, loop) for b in backwards(module, loop))
         if each and not _goes_over_epochs(loop) and follows(module, length, _is_epochs):
-            yield call
+            if not _at_the_end(module, call, loop):
+                yield call
+
+
+def _at_the_end(module: Module, call: ast.Call, loop: ast.AST) -> bool:
+    """Whether a condition in a loop chooses one turn, and not one of several."""
+    tests = [test for test, _ in conditions(module, call) if test in module.below(loop)]
+    return any(not any(operands(n, ast.Mod) for n in ast.walk(test)) for test in tests)
 
 
 def _is_epochs(_: Module, node: ast.expr) -> bool | None:

@@ -130,11 +130,12 @@ def loopback_between_nodes(script: Script) -> Iterator[Hit]:
     reads="script",
 )
 def processes_without_gpu(script: Script) -> Iterator[Hit]:
-    started = [int(number) for number in re.findall(_PROCESSES, script.code)]
+    commands = dict(script.commands)
     for line, name, value in script.settings:
-        listed = re.fullmatch(r"\d+(,\d+)*", value) is not None
-        if name == "CUDA_VISIBLE_DEVICES" and listed and started:
-            if len(value.split(",")) < min(started):
+        beside = commands.get(line, "") if re.search(STARTS, commands.get(line, "")) else ""
+        started = re.findall(_PROCESSES, beside or script.code)
+        if name == "CUDA_VISIBLE_DEVICES" and re.fullmatch(r"\d+(,\d+)*", value) and started:
+            if len(value.split(",")) < min(map(int, started)):
                 yield line
 
 
