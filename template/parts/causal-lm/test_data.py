@@ -172,6 +172,8 @@ def test_end_of_an_answer_is_learnt(tmp_path: Path) -> None:
     (found,) = documents.encode([record], tokenizer)
     assert found.tokens[-1] == tokenizer.eos_token_id
     assert found.counts[-1]
+    ended = [5, tokenizer.eos_token_id]  # as some tokenizers end texts by themselves
+    assert documents._whole(ended, tokenizer).tokens == ended, "each text ends twice"
 
 
 def test_tokenizers_that_lack_something(tmp_path: Path) -> None:

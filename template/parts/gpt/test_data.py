@@ -387,6 +387,15 @@ def test_ranks_share_one_stream(tmp_path: Path) -> None:
     assert torch.equal(alone, dealt), "two ranks read other windows than one rank"
 
 
+def test_windows_come_from_everywhere(tmp_path: Path) -> None:
+    """From the begin, the middle and the end of the training tokens, here numbers of places."""
+    path = write(tmp_path / "tokens.bin", torch.arange(1000), "int16")
+    tokens = corpus.Tokens("int16", [corpus.Piece(str(path), 0, 1000)])
+    batches = data.TokenStream(data.RandomWindows(tokens, 8, 300), 5, 0, 1, 4)
+    tenths = {int(token) // 100 for batch in batches for token in batch.inputs.flatten()}
+    assert tenths == {*range(10)}, "parts of the text are never read"
+
+
 def test_epochs_differ_and_what_fills_up_does_not_count(tmp_path: Path) -> None:
     """125 windows in micro-batches of 4: on three places no target counts."""
     tokens = stream(tmp_path, 0, 1, 4)

@@ -131,7 +131,8 @@ def test_unknown_text_adds_nothing(tmp_path: Path) -> None:
     network = model.build(common.settings(tmp_path).model, shape).eval()
     numbers, categories, _ = val.__getitems__([0, 1])
     unknown = network(numbers, torch.zeros_like(categories))
-    assert torch.equal(unknown, network(numbers, categories[:, :0]))
+    none = network(numbers, categories[:, :0])
+    assert torch.equal(unknown, none), "a text that is unknown has weights, which nobody trained"
 
 
 def test_quantities_are_standardised(tmp_path: Path) -> None:
@@ -794,7 +795,8 @@ def test_rows_of_a_group_are_held_out_together(tmp_path: Path) -> None:
     assert "owner" not in str(shape.columns)
     place = torch.load(data.prepared_path(settings(tmp_path, path, "data.groups=owner")))["places"]
     rows = place["rows"].tolist()
-    assert {row % 10 for row in rows} == {rows[0] % 10, rows[-1] % 10}
+    whole = {rows[0] % 10, rows[-1] % 10}
+    assert {row % 10 for row in rows} == whole, "rows of one group are in both splits"
     assert 'must be "" or a column besides' in refusal(tmp_path, path, "data.groups=rent")
     alone = write(tmp_path / "one.csv", flats() | {"owner": ["A"] * ROWS})
     assert "all rows are of one group" in refusal(tmp_path, alone, "data.groups=owner")

@@ -55,6 +55,8 @@ def texts(split: data.Texts, cfg: config.Data) -> list[tuple[str, int]]:
     assert batch.inputs.shape == (len(split), cfg.length)
     padding = (batch.inputs == tokenizer.pad_token_id).long()
     assert padding.diff(dim=1).min() >= 0, "padding before a text moves it to other positions"
+    begins = set(batch.inputs[:, 0].tolist())
+    assert begins == {tokenizer.cls_token_id}, "a text begins as none in the network's training"
     words = tokenizer.batch_decode(batch.inputs, skip_special_tokens=True)
     return [
         ("".join(part.split()), target)

@@ -10,6 +10,7 @@ from concurrent import futures
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -99,6 +100,17 @@ def test_copy_is_in_its_own_memory() -> None:
     second = memory.copied(state)
     assert second["a"].data_ptr() == first["a"].data_ptr()
     assert first["a"].tolist() == [0] * 6
+
+
+def test_copy_from_a_gpu_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such copies arrive later: the host waits behind the last one."""
+    memory, copied = background.Memory(), list[int]()
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    wait = Mock(side_effect=lambda *_: copied.append(len(memory.buffers)))
+    monkeypatch.setattr(torch.cuda, "synchronize", wait)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda *_: Mock(synchronize=wait))
+    memory.copied({"a": torch.ones(2), "b": [torch.ones(3)]})
+    assert copied[-1:] == [2], "written before the copies have arrived from the GPU"
 
 
 def train_with_late_writes(argv: list[str], stop_at: int = 0) -> None:
