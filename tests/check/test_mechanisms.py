@@ -1546,6 +1546,78 @@ for epoch in range(epochs):
         break
 """,
 }
+BY_HAND = {
+    "gradients that are averaged by hand": """\
+dist.init_process_group("nccl", timeout=timedelta(minutes=settings.minutes))
+sampler = DistributedSampler(dataset)
+sampler.set_epoch(epoch)
+model = build().to(device)
+for inputs, targets in DataLoader(dataset, sampler=sampler):
+    F.cross_entropy(model(inputs.to(device)), targets.to(device)).backward()
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad)
+        parameter.grad /= dist.get_world_size()
+    optimizer.step()
+    optimizer.zero_grad()
+dist.destroy_process_group()
+""",
+    "gradients that are averaged by the loss": """\
+for inputs, targets in loader:
+    loss = F.cross_entropy(model(inputs.to(device)), targets.to(device)) / world_size
+    loss.backward()
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad)
+    optimizer.step()
+    optimizer.zero_grad()
+""",
+    "all but the last micro-batch without a reduction": """\
+model = DDP(build(), device_ids=[local_rank])
+for batch in loader:
+    first, last = batch
+    with model.no_sync():
+        (F.cross_entropy(model(first.inputs), first.targets) / 2).backward()
+    (F.cross_entropy(model(last.inputs), last.targets) / 2).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+""",
+    "an evaluation in float16": """\
+model = DDP(build(), device_ids=[local_rank])
+for inputs, targets in loader:
+    F.cross_entropy(model(inputs), targets).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+with torch.no_grad(), torch.autocast("cuda", dtype=torch.float16):
+    outputs = model(example)
+""",
+    "what the other ranks need not do": """\
+model = DDP(build(), device_ids=[local_rank])
+for epoch in range(epochs):
+    for inputs, targets in loader:
+        F.cross_entropy(model(inputs), targets).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    if dist.get_rank() != 0:
+        continue
+    print("epoch", epoch)
+""",
+    "a reduction that is waited for": """\
+work = dist.all_reduce(correct, async_op=True)
+prepare()
+work.wait()
+accuracy = correct.item() / count
+""",
+    "a place for each rank's object": """\
+names = [None] * dist.get_world_size()
+dist.all_gather_object(names, name)
+""",
+    "a subset that all ranks draw alike": """\
+indices = random.Random(0).sample(range(len(dataset)), 1000)
+part = torch.utils.data.Subset(dataset, indices)
+sampler = DistributedSampler(part)
+sampler.set_epoch(epoch)
+loader = DataLoader(part, sampler=sampler)
+""",
+}
 SHARDED = {
     "shared out by a function, behind the optimizer": """\
 def share_out(model):
@@ -1599,6 +1671,18 @@ if dist.get_rank() == 0:
     torch.save(weights, "weights.tmp")
     os.replace("weights.tmp", "weights.pt")
 """,
+    "the class of FSDP1, made around the model": """\
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+torch.manual_seed(0)
+model = build().to(device)
+optimizer = torch.optim.AdamW(model.parameters())  # <-- F1
+model = FSDP(model, use_orig_params=True)
+weights = model.state_dict()
+if dist.get_rank() == 0:
+    torch.save(weights, f"step-{step}.pt")
+    torch.save(model.state_dict(), f"last-{step}.pt")  # <-- F4
+""",
     "rank 0 alone puts a weight together": """\
 torch.manual_seed(0)
 model = build().to(device)
@@ -1623,6 +1707,7 @@ MECHANISMS = {
     **SCHEDULES,
     **FORMER_NAMES,
     **SHARDED,
+    **BY_HAND,
 }
 
 

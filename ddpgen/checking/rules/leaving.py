@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from ddpgen.checking.reading.agreements import agreed
 from ddpgen.checking.reading.expressions import Function, matches
-from ddpgen.checking.reading.guards import conditions, zero_guard
+from ddpgen.checking.reading.guards import conditions, is_zero, zero_guard
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import follows, stands_for
 from ddpgen.checking.reading.windows import goes_backward
@@ -55,6 +55,32 @@ def left_by_rank_0(module: Module) -> Iterator[ast.AST]:
         if trains and own and zero_guard(module, node) is not None:
             if not _tells_others(module, node):
                 yield node
+
+
+@rule(
+    "K8",
+    "all ranks but rank 0 leave the training here, and rank 0 waits for them in the next reduction",
+    "let all ranks go on, and rank 0 alone do what others need not",
+)
+def left_by_all_others(module: Module) -> Iterator[ast.AST]:
+    for node in module.nodes if module.program.says(WRAPPED) else ():
+        loop = module.loop(node) if isinstance(node, ast.Break | ast.Return) else None
+        if isinstance(node, ast.Break | ast.Return) and loop:
+            inside = [pair for pair in conditions(module, node) if pair[0] in module.below(loop)]
+            trains = any(goes_backward(module, call) for call in module.calls_below(loop))
+            if trains and any(_of_others(test, outcome) for test, outcome in inside):
+                if not _tells_others(module, node):
+                    yield node
+
+
+def _of_others(test: ast.expr, outcome: bool) -> bool:
+    """Whether a condition holds on no rank 0."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return _of_others(test.operand, not outcome)
+    if isinstance(test, ast.BoolOp):
+        joined = isinstance(test.op, ast.And) == outcome
+        return joined and any(_of_others(value, outcome) for value in test.values)
+    return is_zero(test, not outcome)
 
 
 @rule(

@@ -31,6 +31,19 @@ def samples_of_unsorted_files(module: Module) -> Iterator[ast.AST]:
     yield from _looked_up(module, listed)
 
 
+@rule(
+    "S3",
+    "each rank chooses these samples by its own draw: the shares are parts of different wholes",
+    "draw with one seed on all ranks",
+)
+def subset_of_own_draw(module: Module) -> Iterator[ast.AST]:
+    for call in module.called("torch.utils.data.Subset"):
+        chosen = keyword(call, "indices", 1)
+        if chosen is not None and comes_from(module, chosen, shuffled) and on_ranks(module, call):
+            if module.program.called(SAMPLER):
+                yield call
+
+
 def _looked_up(module: Module, test: Test) -> Iterator[ast.AST]:
     """Where a data set that a sampler shares out looks a sample up in a list of such an order."""
     for owner in (n for n in module.nodes if isinstance(n, ast.ClassDef)):

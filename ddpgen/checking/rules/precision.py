@@ -4,8 +4,10 @@ import ast
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.expressions import constant, keyword, matches, receiver, unpacks
+from ddpgen.checking.reading.guards import contexts
 from ddpgen.checking.reading.programs import Module, Program
 from ddpgen.checking.reading.values import DDP, binding
+from ddpgen.checking.reading.windows import goes_backward
 from ddpgen.checking.registry import ERROR, STYLE, rule
 
 
@@ -77,6 +79,34 @@ def scaler_without_autocast(module: Module) -> Iterator[ast.AST]:
     low = ("autocast", "half", "float16", "custom_fwd")
     if not any(map(module.program.references, low)):
         yield from scalers(module)
+
+
+@rule(
+    "G9",
+    "float16 without a loss scaler: small gradients become zero, and nothing is learnt from them",
+    "use torch.amp.GradScaler('cuda'), or bfloat16, which needs none",
+)
+def float16_without_scaler(module: Module) -> Iterator[ast.AST]:
+    program = module.program
+    if program.says(r"[Ss]caler|loss_scale") or not program.references("backward"):
+        return
+    for call in module.called("autocast"):
+        dtype = keyword(call, "dtype", 1)
+        low = (
+            matches(dtype, r"\b(float16|half)$") and constant(keyword(call, "enabled")) is not False
+        )
+        silent = any(matches(c, r"no_grad|inference_mode") for c in contexts(module, call))
+        if (
+            low
+            and not silent
+            and any(goes_backward(module, c) for c in module.calls_below(_around(module, call)))
+        ):
+            yield call
+
+
+def _around(module: Module, node: ast.AST) -> ast.AST:
+    """The loop around a node, or the function."""
+    return module.loop(node) or module.scope(node)
 
 
 @rule(

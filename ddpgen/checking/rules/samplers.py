@@ -10,6 +10,7 @@ from ddpgen.checking.reading.expressions import (
     matches,
     method_name,
     positional,
+    receiver,
     source,
 )
 from ddpgen.checking.reading.guards import WITHOUT_DDP, guarded
@@ -97,6 +98,21 @@ def constant_epoch(module: Module) -> Iterator[ast.AST]:
     for call in module.methods("set_epoch"):
         if call.args and isinstance(call.args[0], ast.Constant):
             yield call
+
+
+@rule(
+    "S2",
+    "without shuffling the order is the same in every epoch, and set_epoch() changes nothing",
+    "leave shuffle=False out of the training's sampler",
+)
+def epochs_of_one_order(module: Module) -> Iterator[ast.AST]:
+    told = {source(receiver(call)) for call in module.methods("set_epoch")}
+    for node, target in module.assignments(ast.expr):
+        made = node.value
+        if isinstance(made, ast.Call) and made in {*module.called(SAMPLER)}:
+            fixed = constant(keyword(made, "shuffle", 3)) is False
+            if fixed and source(target) in told and not matches(node, EVALUATION):
+                yield made
 
 
 @rule(

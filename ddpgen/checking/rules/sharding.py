@@ -15,11 +15,12 @@ from ddpgen.checking.reading.expressions import (
 from ddpgen.checking.reading.guards import zero_guard
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.seeds import OWN, commonly_seeded
-from ddpgen.checking.reading.values import DDP, mentions
+from ddpgen.checking.reading.values import DDP, follows, mentions
 from ddpgen.checking.reading.windows import backwards, windows
 from ddpgen.checking.registry import WARNING, rule
 
 _SHARDS = "fully_shard"
+_FORMER = "FullyShardedDataParallel"  # FSDP1, a class around the model
 _WHOLE = r"full_tensor|get_model_state_dict|get_state_dict|full_state_dict|StateDictOptions"
 _TOGETHER = ("get_state_dict", "get_model_state_dict", "get_optimizer_state_dict")
 _GIVEN = r"broadcast|load_state_dict|from_pretrained|set_model_state_dict"
@@ -29,7 +30,9 @@ def _shards(module: Module) -> Iterator[ast.Call]:
     """Calls that share something out, themselves or in a function of the program."""
     for call, name in module.calls:
         functions = [f for _, f in module.callees(call)]
-        if last_part(name) == _SHARDS or any(matches(f, rf"\b{_SHARDS}\(") for f in functions):
+        if last_part(name) in (_SHARDS, _FORMER) or any(
+            matches(f, rf"\b{_SHARDS}\(") for f in functions
+        ):
             yield call
 
 
@@ -108,11 +111,20 @@ def share_saved(module: Module) -> Iterator[ast.AST]:
     "call it on all ranks, and let rank 0 keep what comes of it",
 )
 def put_together_alone(module: Module) -> Iterator[ast.AST]:
+    found: list[ast.Call] = []
     if module.program.calls(_SHARDS):
-        saves = module.called("torch.distributed.checkpoint.save", "dcp.save")
-        for call in (*saves, *module.called(*_TOGETHER), *module.methods("full_tensor")):
-            if zero_guard(module, call) is not None:
-                yield call
+        found += module.called("torch.distributed.checkpoint.save", "dcp.save", *_TOGETHER)
+        found += module.methods("full_tensor")
+    if module.program.calls(_FORMER):
+        states = module.methods("state_dict")
+        found += (call for call in states if follows(module, receiver(call), _is_wrapped))
+    yield from (call for call in found if zero_guard(module, call) is not None)
+
+
+def _is_wrapped(module: Module, node: ast.expr) -> bool | None:
+    if isinstance(node, ast.Call):
+        return last_part(module.name(node.func)) == _FORMER or None
+    return None if isinstance(node, ast.Name | ast.Attribute) else False
 
 
 @rule(

@@ -1,0 +1,75 @@
+"""G1, G2: gradients that nobody averages over the ranks, or that ranks only add up."""
+
+import ast
+from collections.abc import Iterator
+
+from ddpgen.checking.reading.expressions import keyword, matches, method_name
+from ddpgen.checking.reading.guards import conditions
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import DDP
+from ddpgen.checking.reading.windows import updates
+from ddpgen.checking.registry import rule
+from ddpgen.checking.rules.data import SAMPLER
+
+_WRAPS = (DDP, "FullyShardedDataParallel", "fully_shard", "DataParallel", "replicate")
+# Other ways to bring gradients or weights together, or to share the model itself out.
+_ELSEWHERE = (
+    r"\.grad\b|(average|reduce|sync)\w*_(grad|param|model)|register_\w*hook|parallelize_module|"
+    r"distributed\.(rpc|pipelining|tensor|autograd)|DTensor|\.tp\b|no_sync"
+)
+_DIVIDES = (
+    r"\.grad(\.data)? [*/]=|\.grad(\.data)?\.(true_)?(div|mul)_?\(|ReduceOp\.AVG|"
+    r"_foreach_(div|mul)|"
+    r"/ *\(?(\w+\.)*(\w*world\w*|(get_)?\w*size\(\)|n\w*(gpus|ranks|proc\w*))"
+)
+
+
+@rule(
+    "G1",
+    "nothing averages the gradients over the ranks: each rank trains a model of its own",
+    "wrap the model: DistributedDataParallel(model, device_ids=[local_rank])",
+)
+def never_averaged(module: Module) -> Iterator[ast.AST]:
+    program = module.program
+    if not program.called(SAMPLER) or not program.calls("init_process_group"):
+        return
+    if program.calls(*_WRAPS) or any(map(program.references, _WRAPS)) or program.says(_ELSEWHERE):
+        return
+    for call in module.methods("backward"):
+        loop = module.loop(call)
+        if not call.args and loop and any(updates(module, c, 1) for c in module.calls_below(loop)):
+            yield call
+
+
+@rule(
+    "G2",
+    "the ranks' gradients are added up, and nothing divides them: the step grows with the world",
+    "divide by the world size, or reduce with op=dist.ReduceOp.AVG",
+)
+def added_up(module: Module) -> Iterator[ast.AST]:
+    if module.program.calls(*_WRAPS) or module.program.says(_DIVIDES):
+        return
+    for call in module.called("torch.distributed.all_reduce"):
+        if matches(keyword(call, "tensor", 0), r"\.grad(\.data)?$") and module.loop(call):
+            if not matches(call, r"\b(MAX|MIN|group)\b"):
+                yield call
+
+
+@rule(
+    "G1",
+    "no micro-batch of this loop reduces the gradients: each rank trains a model of its own",
+    "leave the last micro-batch of each window out of no_sync()",
+)
+def always_without_sync(module: Module) -> Iterator[ast.AST]:
+    for node in module.nodes:
+        loop = module.loop(node) if isinstance(node, ast.With) else None
+        if not isinstance(node, ast.With) or loop is None:
+            continue
+        calls = (i.context_expr for i in node.items if isinstance(i.context_expr, ast.Call))
+        quiet = "no_sync" in map(method_name, calls)
+        chosen = [test for test, _ in conditions(module, node) if test in module.below(loop)]
+        inside = {*module.methods("backward", below=node)}
+        others = {*module.methods("backward", below=loop)} - inside
+        steps = any(updates(module, call, 1) for call in module.calls_below(loop))
+        if quiet and inside and steps and not (chosen or others):
+            yield node
