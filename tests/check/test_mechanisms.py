@@ -1318,6 +1318,19 @@ class Trainer:
             self.train_epoch()
             self.scheduler.step()  # <-- G8
 """,
+    "a schedule of micro-batches, in a branch of its own": """\
+model = DDP(build(), device_ids=[local_rank])
+scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=len(loader))
+for i, (inputs, targets) in enumerate(loader):
+    last = (i + 1) % steps == 0 or i + 1 == len(loader)
+    with nullcontext() if last else model.no_sync():
+        (F.cross_entropy(model(inputs), targets) / steps).backward()
+    if (i + 1) % steps == 0 or i + 1 == len(loader):
+        optimizer.step()
+        optimizer.zero_grad()
+    if scheduled:
+        scheduler.step()
+""",
     "an epoch's end, told in the loop over its steps": """\
 model = DDP(build(), device_ids=[local_rank])
 scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=args.epochs)
@@ -1515,6 +1528,11 @@ for step in range(steps):
     optimizer.step()
     optimizer.zero_grad()
 """,
+    "adapters, beside weights that are elsewhere": """\
+saved = torch.load("run.pt", map_location="cpu", weights_only=True)
+model.load_state_dict(saved["lora"], strict=False)
+optimizer.load_state_dict(saved["optimizer"])
+""",
     "a place that is taken over with all the rest": """\
 model = DDP(build(), device_ids=[local_rank])
 saved = torch.load("run.pt", map_location="cpu", weights_only=True)
@@ -1557,6 +1575,20 @@ for inputs, targets in DataLoader(dataset, sampler=sampler):
     for parameter in model.parameters():
         dist.all_reduce(parameter.grad)
         parameter.grad /= dist.get_world_size()
+    optimizer.step()
+    optimizer.zero_grad()
+dist.destroy_process_group()
+""",
+    "DDP that a partial function makes": """\
+from functools import partial
+
+dist.init_process_group("nccl", timeout=timedelta(minutes=settings.minutes))
+wrap = partial(DDP, device_ids=[local_rank])
+sampler = DistributedSampler(dataset)
+sampler.set_epoch(epoch)
+model = wrap(build().to(device))
+for inputs, targets in DataLoader(dataset, sampler=sampler):
+    F.cross_entropy(model(inputs.to(device)), targets.to(device)).backward()
     optimizer.step()
     optimizer.zero_grad()
 dist.destroy_process_group()

@@ -104,6 +104,21 @@ completions: 40
 parallelism: 4
 command: [python, prepare.py]
 """,
+    "a training on each node by itself": """\
+job.sbatch
+#SBATCH --nodes=2
+for seed in 1 2; do
+    srun -K -N1 -n1 torchrun --nproc-per-node=8 train.py seed=$seed &
+done
+wait
+""",
+    "half of the GPUs for each of two trainings": """\
+job.sbatch
+#SBATCH --gpus-per-node=8
+CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --standalone --nproc-per-node=4 train.py seed=1 &
+CUDA_VISIBLE_DEVICES=4,5,6,7 torchrun --standalone --nproc-per-node=4 train.py seed=2 &
+while [[ -n $(jobs -r) ]]; do sleep 60; done
+""",
     "SkyPilot on two nodes": """\
 task.yaml
 num_nodes: 2

@@ -33,12 +33,18 @@ def never_averaged(module: Module) -> Iterator[ast.AST]:
     program = module.program
     if not program.called(SAMPLER) or not program.calls("init_process_group"):
         return
-    if program.calls(*_WRAPS) or any(map(program.references, _WRAPS)) or program.says(_ELSEWHERE):
+    if program.calls(*_WRAPS) or program.says(_ELSEWHERE) or any(map(_mentions, program.modules)):
         return
     for call in module.methods("backward"):
         loop = module.loop(call)
         if not call.args and loop and any(updates(module, c, 1) for c in module.calls_below(loop)):
             yield call
+
+
+def _mentions(module: Module) -> bool:
+    """Whether a module names something that wraps a model, as in `partial(DDP, ...)`."""
+    named = (node for node in module.nodes if isinstance(node, ast.Name | ast.Attribute))
+    return any(module.name(node).endswith(_WRAPS) for node in named)
 
 
 @rule(

@@ -88,20 +88,23 @@ def scaler_without_autocast(module: Module) -> Iterator[ast.AST]:
 )
 def float16_without_scaler(module: Module) -> Iterator[ast.AST]:
     program = module.program
-    if program.says(r"[Ss]caler|loss_scale") or not program.references("backward"):
+    if program.says(r"[Ss]caler|loss_scale|autocast_(gpu_)?dtype"):
         return
     for call in module.called("autocast"):
-        dtype = keyword(call, "dtype", 1)
-        low = (
-            matches(dtype, r"\b(float16|half)$") and constant(keyword(call, "enabled")) is not False
-        )
         silent = any(matches(c, r"no_grad|inference_mode") for c in contexts(module, call))
-        if (
-            low
-            and not silent
-            and any(goes_backward(module, c) for c in module.calls_below(_around(module, call)))
-        ):
-            yield call
+        off = constant(keyword(call, "enabled")) is False
+        if _casts_to_float16(module, call) and not (silent or off):
+            if any(goes_backward(module, c) for c in module.calls_below(_around(module, call))):
+                yield call
+
+
+def _casts_to_float16(module: Module, call: ast.Call) -> bool:
+    """Whether an autocast is to float16, which is also what GPUs get where nothing is said."""
+    dtype = keyword(call, "dtype", 0 if "cuda.amp" in module.name(call.func) else 1)
+    if dtype is not None or unpacks(call):
+        return matches(dtype, r"\b(float16|half)$")
+    device = keyword(call, "device_type", 0)
+    return "cuda.amp" in module.name(call.func) or constant(device) == "cuda"
 
 
 def _around(module: Module, node: ast.AST) -> ast.AST:

@@ -116,6 +116,8 @@ def place_missing(module: Module) -> Iterator[ast.AST]:
     severity=WARNING,
 )
 def passed_over(module: Module) -> Iterator[ast.AST]:
+    if module.program.says(r"(?i)lora|peft|adapter"):  # the rest of the weights is elsewhere
+        return
     for call in module.methods("load_state_dict"):
         if constant(keyword(call, "strict", 1)) is False:
             others = module.methods("load_state_dict", below=module.scope(call))

@@ -15,7 +15,7 @@ from ddpgen.checking.reading.expressions import (
 from ddpgen.checking.reading.guards import conditions
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import follows, mentions, results, stands_for
-from ddpgen.checking.reading.windows import SCHEDULER, backwards, windows
+from ddpgen.checking.reading.windows import SCHEDULER, backwards, is_update, windows
 from ddpgen.checking.registry import WARNING, rule
 
 # The arguments that say after how many steps a schedule ends, and their places.
@@ -114,10 +114,16 @@ def _is_epochs(_: Module, node: ast.expr) -> bool | None:
 def windows_of_micro_batches(module: Module) -> Iterator[ast.AST]:
     for window in windows(module):
         for call, loop, length in _advanced(module):
-            chosen = window.test and loop is window.loop and conditions(module, call)
-            if chosen and mentions(module, length, _BATCHES):
-                if not mentions(module, length, _SHARED_OUT):
+            if window.test and loop is window.loop and _beside_update(module, call):
+                whole = mentions(module, length, _BATCHES)
+                if whole and not mentions(module, length, _SHARED_OUT):
                     yield call
+
+
+def _beside_update(module: Module, call: ast.Call) -> bool:
+    """Whether a call and the optimizer's step are in one branch."""
+    branch = module.parents[module.statement(call)]
+    return isinstance(branch, ast.If) and any(map(is_update, module.methods("step", below=branch)))
 
 
 @rule(

@@ -14,6 +14,7 @@ _OWN_NAME = r"(addr|ADDR|endpoint)[= ]+[\"']?\\\$(\(hostname|\{?HOSTNAME)"  # of
 _PROCESSES = r"--nproc[-_]per[-_]node[= ]+[\"']?(\d+)\b"
 _MORE = r"\$\{?\w*(?i:args|opts?|options|cmd|command|launcher)\b"  # arguments from elsewhere
 _SEVERAL = r"--nnodes[= ]+[\"']?([2-9]|1\d|\$\{?(SLURM|PBS|LSB)_)"
+_ONE_NODE = r"\bsrun\b.*\s(-N *|--nodes[= ])1\b"
 _NUMBER = r"--node[-_]rank[= ]+[\"']?"
 
 
@@ -26,7 +27,7 @@ _NUMBER = r"--node[-_]rank[= ]+[\"']?"
 def nodes_unsaid(script: Script) -> Iterator[Hit]:
     if script.nodes > 1 and not re.search(r"nnodes|PET_NNODES|--standalone", script.code):
         for line in script.running(_LAUNCHER + r"[^;|&]*(\.py\b|\s-m\s)"):
-            if not re.search(_MORE, dict(script.commands)[line]):
+            if not re.search(rf"{_MORE}|{_ONE_NODE}", dict(script.commands)[line]):
                 yield line
 
 
@@ -74,7 +75,7 @@ def all_are_node_zero(script: Script) -> Iterator[Hit]:
 )
 def step_of_one_node(script: Script) -> Iterator[Hit]:
     if script.nodes > 1:
-        for line in script.running(r"\bsrun\b.*\s(-N *|--nodes[= ])1\b", STARTS):
+        for line in script.running(_ONE_NODE, STARTS):
             if not re.search(r"\s(-w|--nodelist|--relative|-r)\b|&$", dict(script.commands)[line]):
                 yield line
 
@@ -148,7 +149,8 @@ def processes_without_gpu(script: Script) -> Iterator[Hit]:
 )
 def gpus_twice(script: Script) -> Iterator[Hit]:
     launched = _LAUNCHER if script.path.suffix not in {".yaml", ".yml"} else ""  # a line each
-    starts = script.gpus and re.search(_LAUNCHER, script.code)
+    divided = "CUDA_VISIBLE_DEVICES" in script.code
+    starts = script.gpus and re.search(_LAUNCHER, script.code) and not divided
     for line in script.running(launched, _PROCESSES) if starts else ():
         found = re.search(_PROCESSES, dict(script.commands)[line])
         if found and int(found[1]) != script.gpus:
@@ -176,7 +178,10 @@ def started_at_home(script: Script) -> Iterator[Hit]:
 )
 def nobody_waits(script: Script) -> Iterator[Hit]:
     beside = [*script.running(STARTS, r"[^&|>]&\s*$")] if is_batch(script) else []
-    awaited = [*script.running(r"\bwait\b"), *script.running(rf"\bsrun\b|{STARTS}")]
+    awaited = [
+        *script.running(r"\b(wait|while|until|sleep|fg)\b"),
+        *script.running(rf"\bsrun\b|{STARTS}"),
+    ]
     last = max((line for line in awaited if line not in beside), default=0)
     yield from (line for line in beside if line > last)
 
