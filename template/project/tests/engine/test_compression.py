@@ -15,10 +15,11 @@ from support import common, processes, reference
 
 RANKS = 3
 ROUNDING = {"bf16": 2.0**-8, "fp16": 2.0**-11}
+LARGE = {"bf16": 1e4, "fp16": 1.0}  # bfloat16 has float32's range, float16 ends at 65504
 
 
 def gradients(
-    cfg: config.Config, passes: int, infinite: int = -1
+    cfg: config.Config, passes: int, infinite: int = -1, scale: float = 1.0
 ) -> tuple[list[Tensor], list[Tensor]]:
     """A layer's gradients in each of several passes: this rank's own, and what DDP made of it.
 
@@ -31,7 +32,7 @@ def gradients(
         network = DistributedDataParallel(layer)
         compression.register(network, cfg.ddp)
         for number in range(passes):
-            inputs = torch.randn(5, 24, device=process.device)
+            inputs = scale * torch.randn(5, 24, device=process.device)
             if (number, process.rank) == (infinite, 0):
                 inputs.fill_(torch.inf)
             (plain,) = torch.autograd.grad(layer(inputs).square().sum(), layer.weight)
@@ -47,13 +48,14 @@ def gradients(
 def test_error_is_that_of_the_type(compress: str, tmp_path: Path) -> None:
     """At most one rounding per rank and one of the sum, of the mean magnitude."""
     cfg = common.settings(tmp_path, f"ddp.compress={compress}", "ddp.device=cpu")
-    ranks = processes.run(RANKS, gradients, cfg, 2)
+    ranks = processes.run(RANKS, gradients, cfg, 2, -1, LARGE[compress])
     for step in range(2):
         each = torch.stack([own[step] for own, _ in ranks])
         bound = (RANKS + 1) * ROUNDING[compress] * each.abs().mean(0)
         for _, reduced in ranks:
             assert torch.equal(reduced[step], ranks[0][1][step]), "ranks differ"
-            assert bool(((reduced[step] - each.mean(0)).abs() <= bound + 1e-6).all())
+            error = (reduced[step] - each.mean(0)).abs()
+            assert bool((error <= bound + 1e-6).all()), "sent in another type than chosen"
 
 
 def test_powersgd_loses_nothing_for_good(tmp_path: Path) -> None:
