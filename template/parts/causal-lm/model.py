@@ -59,9 +59,8 @@ class LanguageModel(nn.Module):
         numbers = (positions == 0).cumsum(-1)  # of the documents in their row
         same = numbers[:, None, :, None] == numbers[:, None, None]
         size = inputs.new_empty((*inputs.shape, 0), dtype=next(self.parameters()).dtype)
-        mask: Any = masking_utils.create_masks_for_generate(
-            self.settings, size, attention_mask=None, past_key_values=None
-        )
+        # Neither padding nor a cache, whose name changed in transformers 5.24.
+        mask: Any = masking_utils.create_masks_for_generate(self.settings, size, None, None)
         if isinstance(mask, dict):
             mask = {kind: self.apart(one, same) for kind, one in mask.items()}
         else:
