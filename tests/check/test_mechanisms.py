@@ -1533,6 +1533,27 @@ saved = torch.load("run.pt", map_location="cpu", weights_only=True)
 model.load_state_dict(saved["lora"], strict=False)
 optimizer.load_state_dict(saved["optimizer"])
 """,
+    "a place that nothing reads, beside a scaler": """\
+scaler = torch.amp.GradScaler("cuda")
+model = DDP(build(), device_ids=[local_rank])
+saved = torch.load("run.pt", map_location="cpu", weights_only=True)
+model.module.load_state_dict(saved["model"])
+optimizer.load_state_dict(saved["optimizer"])
+scaler.load_state_dict(saved["scaler"])
+for inputs, targets in loader:
+    optimizer.zero_grad()
+    with torch.autocast("cuda", torch.float16):
+        loss = F.cross_entropy(model(inputs), targets)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+parts = {  # <-- K3
+    "model": model.module.state_dict(),
+    "optimizer": optimizer.state_dict(),
+    "scaler": scaler.state_dict(),
+    "epoch": epoch,
+}
+""",
     "a place that is taken over with all the rest": """\
 model = DDP(build(), device_ids=[local_rank])
 saved = torch.load("run.pt", map_location="cpu", weights_only=True)
@@ -1612,6 +1633,19 @@ for batch in loader:
     optimizer.step()
     optimizer.zero_grad()
 """,
+    "the last micro-batch in a function of its own": """\
+def finish(batch):
+    (F.cross_entropy(model(batch.inputs), batch.targets) / 2).backward()
+
+
+model = DDP(build(), device_ids=[local_rank])
+for first, last in loader:
+    with model.no_sync():
+        (F.cross_entropy(model(first.inputs), first.targets) / 2).backward()
+    finish(last)
+    optimizer.step()
+    optimizer.zero_grad()
+""",
     "an evaluation in float16": """\
 model = DDP(build(), device_ids=[local_rank])
 for inputs, targets in loader:
@@ -1678,6 +1712,23 @@ for block in model.blocks:
     fully_shard(block)
 fully_shard(model)
 torch.distributed.checkpoint.state_dict.set_model_state_dict(model, weights, options)
+""",
+    "each child by a function that calls itself": """\
+def share_out(part):
+    for child in part.children():
+        share_out(child)
+    fully_shard(part)
+
+
+torch.manual_seed(0)
+share_out(build().to(device))
+""",
+    "weights that are loaded where they lie": """\
+model = build().to(device)
+for block in model.blocks:
+    fully_shard(block)
+fully_shard(model)
+torch.distributed.checkpoint.load({"model": model}, checkpoint_id="pretrained")
 """,
     "weights of no seed at all": """\
 model = build().to(device)

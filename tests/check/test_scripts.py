@@ -144,6 +144,14 @@ job.pbs
 cd $PBS_O_WORKDIR
 torchrun --nnodes=$NODES --nproc-per-node=4 --rdzv-endpoint=$HEAD train.py  # <-- L2
 """,
+    "PBS, whose first request is about time": """\
+job.pbs
+#PBS -l walltime=10:00:00
+#PBS -l select=2:ncpus=32:ngpus=8
+cd $PBS_O_WORKDIR
+mpiexec -n 2 --ppn 1 torchrun @=$HEAD train.py
+mpiexec -n 2 --ppn 1 torchrun --nproc-per-node=4 --nnodes=2 --rdzv-endpoint=$HEAD train.py  # <-- L1
+""",
     "PBS, with a path of a variable": """\
 job.pbs
 #PBS -l select=1:ngpus=4

@@ -48,9 +48,13 @@ class Script:
 
     def running(self, *patterns: str) -> Iterator[int]:
         """Lines of commands in which each of the patterns is found."""
+        yield from (line for line, _ in self.found(*patterns))
+
+    def found(self, *patterns: str) -> Iterator[tuple[int, str]]:
+        """The same lines with their text."""
         for line, text in self.commands:
             if all(re.search(pattern, text) for pattern in patterns):
-                yield line
+                yield line, text
 
     @cached_property
     def code(self) -> str:
@@ -61,6 +65,11 @@ class Script:
     def directives(self) -> list[tuple[int, str]]:
         """Lines for a scheduler."""
         return [(n, line) for n, line in enumerate(self.lines, 1) if _DIRECTIVE.match(line)]
+
+    @property
+    def _asked(self) -> str:
+        """All lines for a scheduler."""
+        return "\n".join(text for _, text in self.directives)
 
     def option(self, *names: str) -> str | None:
         """The value of a scheduler's option, of the first of these names that is there."""
@@ -78,8 +87,8 @@ class Script:
             asked = re.search(r"^num_nodes:\s*(\d+)", self.text, re.MULTILINE)
             return int(asked[1]) if asked else 1
         stated = self.option("--nodes", "-N", "-nnodes") or ""  # of SLURM and LSF
-        chunks = re.match(r"(?:select|nodes)=(\d+)\b", self.option("-l") or "")  # of PBS
-        tasks, each = self.option("-n") or "", re.search(r"ptile=(\d+)", self.option("-R") or "")
+        chunks = re.search(r"#PBS\s.*\b(?:select|nodes)=(\d+)", self._asked)
+        tasks, each = self.option("-n") or "", re.search(r"\bptile=(\d+)", self._asked)
         if tasks.isdigit() and each and int(each[1]):
             return -(-int(tasks) // int(each[1]))  # of LSF
         return int(chunks[1] if chunks else stated if stated.isdigit() else 1)
@@ -90,7 +99,7 @@ class Script:
         asked = f"gpu:{per_node}" if (per_node := self.option("--gpus-per-node")) else ""
         asked = asked or self.option("--gres") or ""
         found = re.search(r"\bgpu:(?:\w+:)?(\d+)\b", asked)
-        found = found or re.search(r"\bngpus=(\d+)", self.option("-l") or "")  # of PBS
+        found = found or re.search(r"\bngpus=(\d+)", self._asked)  # of PBS
         if self.path.suffix in {".yaml", ".yml"}:
             found = re.search(r"\b(?:nvidia|amd)\.com/gpu:\s*[\"']?(\d+)", self.code)
         return int(found[1]) if found else 0

@@ -15,6 +15,7 @@ from ddpgen.checking.reading.expressions import (
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import binding, mentions
 from ddpgen.checking.registry import rule
+from ddpgen.checking.rules.output import divided
 
 _OF_ALL = r"world|ranks|replicas|gpus|process|size\(|reduce|gather|global|total_|all_"
 _MEANS = r"(^|\.)(mean|average|nanmean)$"
@@ -47,12 +48,9 @@ def sum_of_means(module: Module) -> Iterator[ast.AST]:
             continue
         is_mean = isinstance(found.statement, ast.Assign) and _is_own_mean(module, found.value)
         added = op is None or matches(op, r"\bSUM$")
-        name = rf"\b{value.id}\b"
-        divided = rf"{name}(\.\w+\(\))* /|{name}\.(true_)?div|{name} \*=|{name} = .*{name}"
-        if is_mean and added and not matches(module.scope(call), divided):
-            later = [
-                n for n in module.reads(value.id, module.scope(call)) if n.lineno > call.lineno
-            ]
+        scope, name = module.scope(call), value.id
+        if is_mean and added and not matches(scope, rf"{divided(name)}|\b{name} = .*\b{name}\b"):
+            later = [node for node in module.reads(name, scope) if node.lineno > call.lineno]
             if later and not any(_sums_up(module, node) for node in later):
                 yield call
 

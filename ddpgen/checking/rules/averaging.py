@@ -7,7 +7,7 @@ from ddpgen.checking.reading.expressions import keyword, matches, method_name
 from ddpgen.checking.reading.guards import conditions
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import DDP
-from ddpgen.checking.reading.windows import updates
+from ddpgen.checking.reading.windows import backwards, updates
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.data import SAMPLER
 
@@ -74,8 +74,8 @@ def always_without_sync(module: Module) -> Iterator[ast.AST]:
         calls = (i.context_expr for i in node.items if isinstance(i.context_expr, ast.Call))
         quiet = "no_sync" in map(method_name, calls)
         chosen = [test for test, _ in conditions(module, node) if test in module.below(loop)]
-        inside = {*module.methods("backward", below=node)}
-        others = {*module.methods("backward", below=loop)} - inside
+        inside = {*backwards(module, node)}
+        others = {*backwards(module, loop)} - inside
         steps = any(updates(module, call, 1) for call in module.calls_below(loop))
         if quiet and inside and steps and not (chosen or others):
             yield node

@@ -11,7 +11,8 @@ from ddpgen.checking.rules.resume import PROGRESS, named_by_place, snapshots
 
 # Ways to take over all that a file holds, whatever the names are.
 _TAKES_ALL = (
-    r"__dict__|\.update\(|\*\*\w*(state|ckpt|checkpoint)|Namespace|"
+    r"__dict__|\.update\((torch\.load|\w*(state|ckpt|checkpoint|saved|loaded))|"
+    r"\*\*\w*(state|ckpt|checkpoint)|Namespace|"
     r"(state|ckpt|checkpoint|saved|loaded)\w*\.(\w+_)?(epoch|step|iter|iteration)s?\b"
 )
 

@@ -213,6 +213,11 @@ def reduced_copy(module: Module) -> Iterator[ast.AST]:
             yield value
 
 
+def divided(name: str) -> str:
+    """A pattern of what divides or multiplies a variable."""
+    return rf"\b{name}\b(\.\w+\(\))* /|\b{name}\.(true_)?(div|mul)|\b{name} \*="
+
+
 @rule(
     "O2",
     "the sum over all ranks is shown for the loss: it grows with their number",
@@ -224,9 +229,7 @@ def sum_shown(module: Module) -> Iterator[ast.AST]:
         if not isinstance(value, ast.Name) or "loss" not in value.id or keyword(call, "group", 2):
             continue
         scope, found = module.scope(call), binding(module, value)
-        name = rf"\b{value.id}\b"
-        divides = rf"{name}(\.\w+\(\))* /|{name}\.(div|mul)|{name} \*="
-        divides += rf"|reduction='sum'|{name} \+?= .*\.sum\("
+        divides = rf"{divided(value.id)}|reduction='sum'|\b{value.id} \+?= .*\.sum\("
         averages = op is not None and not matches(op, "SUM$")
         if found is None or matches(found.value, "/") or matches(scope, divides) or averages:
             continue

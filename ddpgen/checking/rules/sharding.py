@@ -23,7 +23,7 @@ _SHARDS = "fully_shard"
 _FORMER = "FullyShardedDataParallel"  # FSDP1, a class around the model
 _WHOLE = r"full_tensor|get_model_state_dict|get_state_dict|full_state_dict|StateDictOptions"
 _TOGETHER = ("get_state_dict", "get_model_state_dict", "get_optimizer_state_dict")
-_GIVEN = r"broadcast|load_state_dict|from_pretrained|set_model_state_dict"
+_GIVEN = r"broadcast|(checkpoint|dcp)\.load\(|load_state_dict|from_pretrained|set_model_state_dict"
 
 
 def _shards(module: Module) -> Iterator[ast.Call]:
@@ -135,8 +135,17 @@ def _is_wrapped(module: Module, node: ast.expr) -> bool | None:
 )
 def one_piece(module: Module) -> Iterator[ast.AST]:
     found = module.program.called(_SHARDS)
-    if len(found) == 1 and found[0][0] is module and module.loop(found[0][1]) is None:
+    if len(found) == 1 and found[0][0] is module and not _is_repeated(module, found[0][1]):
         yield found[0][1]
+
+
+def _is_repeated(module: Module, call: ast.Call) -> bool:
+    """Whether a call may come for several parts: in a loop, a lambda or a function of itself."""
+    function = module.function(call)
+    recursive = function and function.name in names_in(*function.body)
+    inner = (ast.Lambda, ast.ListComp, ast.GeneratorExp)
+    within = any(isinstance(above, inner) for above in module.above(call))
+    return bool(module.loop(call) or recursive or within)
 
 
 @rule(

@@ -26,8 +26,8 @@ _NUMBER = r"--node[-_]rank[= ]+[\"']?"
 )
 def nodes_unsaid(script: Script) -> Iterator[Hit]:
     if script.nodes > 1 and not re.search(r"nnodes|PET_NNODES|--standalone", script.code):
-        for line in script.running(_LAUNCHER + r"[^;|&]*(\.py\b|\s-m\s)"):
-            if not re.search(rf"{_MORE}|{_ONE_NODE}", dict(script.commands)[line]):
+        for line, text in script.found(_LAUNCHER + r"[^;|&]*(\.py\b|\s-m\s)"):
+            if not re.search(rf"{_MORE}|{_ONE_NODE}", text):
                 yield line
 
 
@@ -75,8 +75,8 @@ def all_are_node_zero(script: Script) -> Iterator[Hit]:
 )
 def step_of_one_node(script: Script) -> Iterator[Hit]:
     if script.nodes > 1:
-        for line in script.running(_ONE_NODE, STARTS):
-            if not re.search(r"\s(-w|--nodelist|--relative|-r)\b|&$", dict(script.commands)[line]):
+        for line, text in script.found(_ONE_NODE, STARTS):
+            if not re.search(r"\s(-w|--nodelist|--relative|-r)\b|&$", text):
                 yield line
 
 
@@ -105,8 +105,9 @@ def pods_one_after_another(script: Script) -> Iterator[Hit]:
 )
 def launcher_in_each_task(script: Script) -> Iterator[Hit]:
     tasks = script.option("--ntasks-per-node") or ""
-    for line in script.running(r"\bsrun\b", _LAUNCHER, r"--nproc[-_]per[-_]node[= ]+(?!1\b)"):
-        own = re.search(r"\s(-n|--ntasks(-per-node)?)\b", dict(script.commands)[line])
+    several = r"--nproc[-_]per[-_]node[= ]+(?!1\b)"
+    for line, text in script.found(r"\bsrun\b", _LAUNCHER, several):
+        own = re.search(r"\s(-n|--ntasks(-per-node)?)\b", text)
         if tasks.isdigit() and int(tasks) > 1 and not own:
             yield line
 
@@ -151,8 +152,8 @@ def gpus_twice(script: Script) -> Iterator[Hit]:
     launched = _LAUNCHER if script.path.suffix not in {".yaml", ".yml"} else ""  # a line each
     divided = "CUDA_VISIBLE_DEVICES" in script.code
     starts = script.gpus and re.search(_LAUNCHER, script.code) and not divided
-    for line in script.running(launched, _PROCESSES) if starts else ():
-        found = re.search(_PROCESSES, dict(script.commands)[line])
+    for line, text in script.found(launched, _PROCESSES) if starts else ():
+        found = re.search(_PROCESSES, text)
         if found and int(found[1]) != script.gpus:
             yield line
 
