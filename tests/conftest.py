@@ -95,9 +95,13 @@ def shared(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _types_of_libraries(shared: Path) -> None:
-    """All projects of a session share what mypy knows of torch; to read torch takes ten seconds."""
-    os.environ.setdefault("MYPY_CACHE_DIR", str(shared / "mypy"))
+def _types_of_libraries(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """All projects of a worker share what mypy knows of torch; to read torch takes ten seconds.
+
+    Workers do not share: a cache that two projects write at once holds the marks of one project's
+    modules beside the types of the other's, and every later run reads these.
+    """
+    os.environ["MYPY_CACHE_DIR"] = str(tmp_path_factory.getbasetemp() / "mypy")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
