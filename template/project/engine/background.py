@@ -68,6 +68,8 @@ class Writer:
 
         def task() -> None:
             self.settle()
+            if process.device.type == "cuda":
+                torch.cuda.set_device(process.device)  # of this thread, which waits for its copies
             copies = self.memory.copied(state)
             self.helper = ThreadPoolExecutor(1)
             self.work = self.helper.submit(write, copies)
