@@ -67,9 +67,9 @@ class Writer:
         """Have a copy of the state written. Waits for the write before; see `check`."""
 
         def task() -> None:
-            self.settle()
             if process.device.type == "cuda":
                 torch.cuda.set_device(process.device)  # of this thread, which waits for its copies
+            self.settle()
             copies = self.memory.copied(state)
             self.helper = ThreadPoolExecutor(1)
             self.work = self.helper.submit(write, copies)
