@@ -35,6 +35,8 @@ SHARDED = {
     "tools": ["preflight", "memory", "profile", "predict", "checkpoints"],
     "watch": ["ranks", "speed", "files"],
 }
+# Shares that each rank writes and reads itself, and a watch that skips steps and goes back.
+FOLDERS = {**SHARDED, "saves": "shards", "tools": [], "watch": ["spikes"]}
 CARRIED = ("__init__.py", "forkserver.py", "frozen.py", "training.py")
 
 
@@ -73,7 +75,7 @@ def make(folder: Path, rows: list[Answers]) -> None:
 
 def projects(folder: Path) -> None:
     """Write whole projects, each in a folder of its own."""
-    found = own_tests.projects(MOST) | {"sharded": SHARDED}
+    found = own_tests.projects(MOST) | {"sharded": SHARDED, "folders": FOLDERS}
     for name, answers in found.items():
         template.write(answers, folder / name.partition(",")[0])
 

@@ -11,7 +11,8 @@ Several programs run at a time. Each row of the results is one program in one mo
 - one rank, with NCCL: finite losses; stopped and resumed, it ends with the same bits.
 - two ranks on one GPU, with Gloo: the losses of one rank.
 - one rank per GPU, with NCCL, where there are several: the losses of one rank; resumed as above.
-- compiled, with DataLoader workers: the losses of the plain program; two programs per model.
+- compiled, with DataLoader workers, one rank per GPU: the losses of the plain program; two programs
+  per model.
 - a whole project's own tests, and its tools.
 
 A program or a project whose rows are in the results is not run again, so that a run that was
@@ -86,7 +87,7 @@ def modes(device: str) -> list[Mode]:
     if several > 1:
         found.append(Mode(f"{several} ranks, NCCL", several))
     fast = ("run.compile=true", "data.workers=2")
-    return [*found, Mode("compiled, with workers", 1, fast, resume=False)]
+    return [*found, Mode("compiled, with workers", several, fast, resume=False)]
 
 
 def skipped(program: Program, mode: Mode, compiled: bool) -> str:
@@ -157,6 +158,8 @@ TOOLS = {
     "scaling": ("tools/scaling/__main__.py", ["-m", "tools.scaling"]),
     "profile": ("engine/profiling.py", [*QUICK, "run.name=profiled", "profile.steps=[3,6]"]),
     "compiled": ("train.py", [*QUICK, "run.name=compiled", "run.compile=true"]),
+    "resumed": ("engine/checkpoint.py", ["train.py", "train.max_steps=12", "run.name=compiled"]),
+    "HSDP": ("engine/sharding.py", [*QUICK, "run.name=hsdp", "fsdp.shard_over=node"]),
 }
 
 

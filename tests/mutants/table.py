@@ -2030,7 +2030,8 @@ MUTATIONS = [
         check="whether the host has something else to do is not in the source"),
     Mutation("O4", "the request to stop waits for all work of the device", "slurm",
         "engine/loading.py",
-        "        with torch.cuda.stream(torch.cuda.Stream() if self.sums.is_cuda else None):\n"
+        "        with torch.cuda.stream("
+        "torch.cuda.Stream(priority=-1) if self.sums.is_cuda else None):\n"
         "            self.work.wait()\n            return bool(self.sums[1].item())\n",
         "        self.work.wait()\n        return bool(self.sums[1].item())\n",
         check="what a device has to do is not in the source"),

@@ -1,13 +1,16 @@
 """In place of a program's train.py: its steps on the pretended device, as one rank of several.
 
-A window, an evaluation, a save, a restore, and another window. Ends with what was wrong, else
-writes the collectives of this rank to a file.
+A window, an evaluation, a save, a restore, and another window; with a watch, two, of which the last
+ends at a log point. Ends with what was wrong, else writes the collectives of this rank to a file.
 """
 
+import inspect
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import config
 import data
@@ -16,7 +19,7 @@ import steps
 import torch
 import torch.distributed as dist
 import train_as_written as train
-from engine import distributed, loading
+from engine import distributed, loading, report
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils import _pytree as pytree
 
@@ -48,9 +51,12 @@ def main() -> None:
             window(state, loaders, cfg, process, schedule)
         if hasattr(state, "snapshot"):
             restore(state, process)
+        watch = watched(state, cfg, process)
         machine.waits.clear()
-        window(state, loaders, cfg, process, schedule)
+        window(state, loaders, cfg, process, schedule, watch)
         assert not machine.waits, f"the host waits in a step: {machine.waits}"
+        if watch:
+            log_point(machine, lambda: window(state, loaders, cfg, process, schedule, watch))
     parameters = list(state.model.parameters())
     assert all(torch.isfinite(p.held).all() for p in parameters)
     Path(f"collectives-{rank}.json").write_text(json.dumps(machine.collectives))
@@ -68,12 +74,36 @@ def reduce(
     return done
 
 
-def window(state, loaders, cfg, process, schedule) -> None:
+def watched(state, cfg, process) -> Any:
+    """What watches over the run, if there is something: made as in train.fit."""
+    if not hasattr(train, "Watch"):
+        return None
+    if waiting := sys.modules.get("engine.watch.waiting"):
+        waiting.Look.store = lambda _: dist.HashStore()
+    reporter = report.Reporter(cfg, process, Path(), 10)
+    given = {"reporter": reporter, "per_epoch": 10, "state": state}
+    names = inspect.signature(train.Watch).parameters
+    return train.Watch(**{name: given[name] for name in names})
+
+
+def log_point(machine: pretended.Machine, step: Callable[[], None]) -> None:
+    """A step that ends at a log point: the watch knows each line in which a rank waits there."""
+    step()
+    assert machine.waits, "this is no log point"
+    waiting = sys.modules.get("engine.watch.waiting")
+    unknown = [text for text in machine.waits if waiting and not waiting.WAITS.search(text)]
+    assert not unknown, f"waits that the watch takes for work: {unknown}"
+
+
+def window(state, loaders, cfg, process, schedule, watch=None) -> None:
     """One optimizer step, as train.fit does it."""
     first = {"stop": lambda: False} if hasattr(loading.StepBatch, "stop") else {}
     loaders.shard.start(0, *([0] if first else []))
-    for step_batch in loading.step_batches(loaders, 1, **first):
+    source = loading.step_batches(loaders, 1, **first)
+    for step_batch in watch.batches(source) if hasattr(watch, "batches") else source:
         steps.train_step(state, step_batch, cfg, process, schedule)
+        if watch:
+            watch.step(state)
 
 
 def restore(state, process) -> None:

@@ -13,6 +13,7 @@ from product.test_programs import few, settings
 
 PLAIN = programs.completed({"model": "mlp", "amp": "off", "checkpoint": True, "compression": False})
 SHARED = {**PLAIN, "sharding": "zero1"}
+WATCHED = {**PLAIN, "watch": ["replicas", "spikes", "ranks", "speed", "files", "starts"]}
 WORLD = 4
 Change = tuple[str, str, str]  # a file, a text in it, and what takes the text's place
 
@@ -51,6 +52,8 @@ def rehearse(
     world = 1 if answers["sharding"] == "zero1" else size
     # Micro-batches of two: SyncBatchNorm, which takes such a device for a CPU, refuses one sample.
     overrides = [*settings(answers, shared), f"train.global_batch_size={max(16, size)}"]
+    if answers.get("watch"):  # the third step ends at a log point
+        overrides += ["log.every_steps=3", "watch.compare_every_steps=3"]
     found = []
     for rank in sorted({0, world - 1}):
         place = {"PRETENDED_RANK": str(rank), "PRETENDED_WORLD": str(world)}
@@ -78,7 +81,7 @@ def test_last_of_very_many_ranks(accumulation: bool, tmp_path: Path, shared: Pat
 
 def test_watch(tmp_path: Path, shared: Path) -> None:
     """What watches over a run waits for the device at log points only, on all ranks alike."""
-    assert not rehearse({**PLAIN, "watch": ["ranks", "speed", "files"]}, tmp_path, shared)
+    assert not rehearse(WATCHED, tmp_path, shared)
 
 
 STEPS = "    state.loss += loss.detach()\n"
@@ -111,6 +114,20 @@ MISTAKES = {
         "targets[targets > 0]",
     ),
     "print": (PLAIN, ("steps.py", STEPS, f"{STEPS}    print(loss)\n"), "print(loss)"),
+    "the watch asks in each step": (
+        WATCHED,
+        (
+            "engine/watch/spikes.py",
+            '        memory["spikes"] += spike\n',
+            '        if spike:\n            memory["spikes"] += 1\n',
+        ),
+        "the host waits in a step: ['_local_scalar_dense: spikes.py",
+    ),
+    "the watch waits in words that it does not know": (
+        WATCHED,
+        ("engine/watch/replicas.py", "differs.any().item()", "differs.any()"),
+        "waits that the watch takes for work: ['_local_scalar_dense: replicas.py",
+    ),
     "a sum on one rank": (
         PLAIN,
         (

@@ -67,6 +67,8 @@ class Writer:
         """Have a copy of the state written. Waits for the write before; see `check`."""
 
         def task() -> None:
+            if process.device.type == "cuda":
+                torch.cuda.set_device(process.device)  # of this thread, which waits for its copies
             self.settle()
             copies = self.memory.copied(state)
             self.helper = ThreadPoolExecutor(1)

@@ -56,7 +56,7 @@ class Replicas(Part):
         extremes = torch.stack([prints, ~prints])
         dist.all_reduce(extremes, dist.ReduceOp.MAX)
         differs = extremes[0] != ~extremes[1]  # the largest is not the smallest
-        if differs.any():
+        if differs.any().item():
             names = [name for name, bad in zip(held, differs.tolist(), strict=True) if bad]
             self._name(state.step, names, prints[differs])
         self.equal_after = state.step

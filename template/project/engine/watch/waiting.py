@@ -28,8 +28,11 @@ from engine.state import TrainState
 from engine.watch.part import Part
 
 HERE = f"{Path(__file__).parents[2]}{os.sep}"
-# Words of a line in which a rank waits for others, or for its device that waits for others.
-WAITS = re.compile(r"\.(backward|wait|item|tolist)\(|all_reduce|broadcast|gather|over_ranks")
+# Words of a place in which a rank waits for others, or for its device that waits for others.
+WAITS = re.compile(
+    r"^_ask, |\.(backward|wait|item|tolist|synchronize|get_scale|full_tensor)\("
+    r"|all_reduce|broadcast|gather|over_ranks|consolidate"
+)
 
 
 class Report(NamedTuple):
@@ -146,8 +149,8 @@ class Look:
 def words(reports: Mapping[int, Report], hosts: Mapping[int, str]) -> str:
     """The ranks that are waited for, of those that have reported where they are and of the others.
 
-    Not to report is to be stopped, killed or cut off. Else those are waited for that do not wait
-    themselves, or are steps behind, or are elsewhere than most.
+    Not to report is to be stopped, killed or cut off. Else those are waited for that are steps
+    behind, as hosts of GPUs go ahead, or do not wait themselves, or are elsewhere than most.
     """
     silent = [rank for rank in hosts if rank not in reports]
     usual = Counter(report.place for report in reports.values()).most_common(1)[0][0]
@@ -156,8 +159,8 @@ def words(reports: Mapping[int, Report], hosts: Mapping[int, str]) -> str:
         return f"{gone}; others wait in {usual}"
     first = min(report.step for report in reports.values())
     for kind in (
-        [rank for rank, report in reports.items() if not WAITS.search(report.place)],
         [rank for rank, report in reports.items() if report.step == first],
+        [rank for rank, report in reports.items() if not WAITS.search(report.place)],
         [rank for rank, report in reports.items() if report.place != usual],
     ):
         if 0 < len(kind) < len(reports):

@@ -113,6 +113,16 @@ def test_copy_from_a_gpu_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert copied[-1:] == [2], "written before the copies have arrived from the GPU"
 
 
+def test_copy_is_waited_for_on_the_rank_s_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each thread begins with the first GPU; a world of one may be on any other."""
+    chosen = list[torch.device]()
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    process = distributed.Process(0, 3, 1, torch.device("cuda", 3))
+    (writer := background.Writer()).start(process, {}, lambda _: None)
+    writer.settle()
+    assert chosen == [process.device]
+
+
 def train_with_late_writes(argv: list[str], stop_at: int = 0) -> None:
     """Train; each file is begun when somebody waits for it. Rank 1 is told to stop at a step."""
 

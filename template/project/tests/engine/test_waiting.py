@@ -121,7 +121,7 @@ WAITS, BUSY = "update, steps.py:90: norm.item()", "read, data.py:9: file.read()"
 
 
 def test_who_is_waited_for() -> None:
-    """The rank that does not wait, else the rank behind, else the rank elsewhere; or none."""
+    """The rank behind, else the rank that does not wait, else the rank elsewhere; or none."""
     hosts = {rank: f"node{rank // 2}" for rank in range(4)}
 
     def named(*reports: tuple[int, str]) -> str:
@@ -129,6 +129,11 @@ def test_who_is_waited_for() -> None:
 
     assert "waiting for rank 3 on node1 in read" in named(*[(5, WAITS)] * 3, (5, BUSY))
     assert "waiting for rank 0 on node0 in update" in named((4, WAITS), *[(5, WAITS)] * 3)
+    # A GPU that was given too much to do, in any line, holds its host up.
+    assert "waiting for rank 0 on node0 in update" in named((4, WAITS), *[(5, BUSY)] * 3)
+    for waits in ("compare, speed.py:9: event.synchronize()", "_ask, x.py:1: wait([asked], 600)"):
+        said = named(*[(5, BUSY)] * 2, *[(5, waits)] * 2)
+        assert said.startswith("waiting for rank 0 on node0, rank 1 on node0 in read"), said
     elsewhere = (5, "save, x.py:1: work.wait()")
     assert "waiting for rank 1 on node0 in save" in named((5, WAITS), elsewhere, *[(5, WAITS)] * 2)
     assert "no step is done: all ranks are in update" in named(*[(5, WAITS)] * 4)
