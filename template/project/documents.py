@@ -370,7 +370,7 @@ def fetch(name: str, **options: Any) -> str:
 
 
 def open_tokenizer(cfg: config.Data, folder: str) -> Any:
-    """The tokenizer of a pretrained model. Raises ConfigError where rows are too long for it."""
+    """The tokenizer of a pretrained model. Raises ConfigError where rows do not fit the model."""
     import transformers
 
     try:
@@ -383,6 +383,11 @@ def open_tokenizer(cfg: config.Data, folder: str) -> Any:
     positions = getattr(size, "max_position_embeddings", cfg.length)
     if cfg.length > positions:
         raise config.ConfigError(f"data.length = {cfg.length}: the model has {positions} positions")
+    if len(tokenizer) > (rows := getattr(size, "vocab_size", len(tokenizer))):
+        raise config.ConfigError(
+            f"data.pretrained = {cfg.pretrained!r}: the tokenizer has {len(tokenizer)} tokens, the "
+            f"model {rows}: call resize_token_embeddings of the model, and save the model again"
+        )
     return tokenizer
 
 
