@@ -264,7 +264,9 @@ def _checked(content: Any, place: str) -> list[dict[str, Any]] | str:
     """A text, or the turns of a conversation without what Parquet adds to them."""
     if isinstance(content, str) and WRITTEN.match(content):
         raise config.ConfigError(f"{place} is a conversation within a text: write the list alone")
-    if isinstance(content, str) and content.strip():
+    if isinstance(content, str):
+        if not content.strip():
+            raise config.ConfigError(f"{place} is an empty text: leave the record out")
         return content
     turns = [_named(turn) for turn in content] if isinstance(content, list) else []
     wrong = [turn for turn in turns if not (isinstance(turn, dict) and _is_turn(turn))]

@@ -510,7 +510,7 @@ MISTAKES = {
     "record 1 has no 'messages': that is null": '{"messages": null}\n',
     "record 1 has no 'messages' but .'text'.: set data.column": '{"text": "hello"}\n',
     "record 1 is neither a text nor a list": '{"messages": [{"role": "user", "text": "?"}]}\n',
-    "record 2 is neither a text nor a list": '{"messages": "a"}\n{"messages": "  "}\n',
+    "record 2 is an empty text: leave the record out": '{"messages": "a"}\n{"messages": "  "}\n',
     "record 1 has no answer": '{"messages": [{"role": "user", "content": "?"}]}\n',
     "record 1 is a list: call a file with one list .json": json.dumps([{"messages": "a"}]),
     "record 1 has an empty answer.*leave the record out": json.dumps(
