@@ -30,6 +30,11 @@ def run(arguments: Namespace) -> int:
     """Run the command that the arguments name and return its exit code."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        reason = "the folder in which the command was started is gone: go to another folder"
+        raise DdpgenError(reason) from error
     # One table, in cli.py, names the commands: each has its function here.
     command: Callable[[Namespace], int] = globals()[f"run_{arguments.command}"]
     return command(arguments)

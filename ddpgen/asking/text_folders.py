@@ -26,9 +26,21 @@ def look(folder: Path) -> Found | None:
     train, left = splits.for_training(sorted(p for p in folder.glob("*/") if _texts(p)))
     parts = [path for path in [*train, *left] if splits.words(path) & splits.TRAINING]
     base = parts[0] if len(parts) == 1 and not any(f.parent == folder for f in files) else folder
-    words += splits.left_out(left) if base != folder else _misplaced(left)
     found = _below(base)
+    if found and base != folder and (divided := _divided(folder, found, parts, left)):
+        return divided.saying(words)
+    words += splits.left_out(left) if base != folder else _misplaced(left)
     return found.saying(words) if found else None
+
+
+def _divided(
+    folder: Path, found: Found, train: Sequence[Path], left: Sequence[Path]
+) -> Found | None:
+    """The same of a folder that the program divides by names, where some are for validation."""
+    val, tests, others = splits.by_names(left)
+    if not val or others or not all(splits.words(path) & splits.TRAINING for path in train):
+        return None
+    return found.at(folder).saying([*splits.held_out(val), *splits.left_out(tests)])
 
 
 def _by_pattern(folder: Path) -> Found | None:
@@ -64,7 +76,11 @@ def _below(base: Path) -> Found | None:
     train, left = splits.for_training(direct)
     if len(files) == 1 or (left and len(train) == 1 and len(direct) == len(files)):
         found = look_at_file(train[0] if left else files[0])
-        return found and found.saying(splits.left_out(left))
+        whole = found and _divided(base, found, train, left)
+        return whole or (found and found.saying(splits.left_out(left)))
+    several = Found([number(len(train), "text")], "text", [f"data.source={base.absolute()}"])
+    if len(direct) == len(files) and (divided := _divided(base, several, train, left)):
+        return divided
     words = [number(len(files), "text"), *_classes(base, files), *_misplaced(left)]
     return Found(words, "text", [f"data.source={base.absolute()}"])
 

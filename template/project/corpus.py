@@ -3,6 +3,7 @@
 import codecs
 import hashlib
 import json
+import os
 import re
 import sys
 import sysconfig
@@ -24,7 +25,8 @@ import config
 PACKAGES = {"site-packages", "dist-packages"}
 LEFT_OUT = PACKAGES | {"test", "tests", "idle_test", "encodings", "pydoc_data"}
 INDEX = "index.json"
-VALIDATION = {"val", "valid", "validation", "dev"}  # in the name of a file of tokens
+VALIDATION = {"val", "valid", "validation", "dev"}  # in the name of what is held out
+TRAINING, TEST = {"train", "training"}, {"test", "testing"}  # beside train, test is left out
 SIGNED = {"uint16": "int16", "uint32": "int32"}  # of the same width
 # Files that begin with 256 numbers of 32 bits, of which the first is this one: those of llm.c.
 HEADER = 1024  # bytes
@@ -67,6 +69,14 @@ class Tokens:
         return found
 
 
+class Files(NamedTuple):
+    """The files of a source, by their names and those of the folders that they lie in."""
+
+    rest: list[Path]
+    held_out: list[Path]
+    left_out: list[str]
+
+
 class Corpus(NamedTuple):
     train: Tokens
     val: Tokens
@@ -107,11 +117,14 @@ def prepare(cfg: config.Data, folder: Path) -> None:
     Raises ConfigError, with the file, for what cannot be read, and for tokens outside of the
     vocabulary: a GPU would only abort.
     """
-    dtype, train, val = _index_shards(cfg) if has_tokens(cfg) else _write_texts(cfg, folder)
+    files = divide_by_name(cfg)
+    dtype, train, val = (_index_shards if has_tokens(cfg) else _write_texts)(cfg, files, folder)
     for path in sorted({piece.path for piece in train + val}):
         _check_tokens(cfg, folder, path, dtype)
     sizes = [sum(piece.end - piece.begin for piece in pieces) for pieces in (train, val)]
     words = f"{sizes[0]:,} tokens of {cfg.source} for training, {sizes[1]:,} for validation"
+    if files.left_out:
+        words += f"; left out by name: {', '.join(files.left_out)}"
     index = {"dtype": dtype, "train": train, "val": val, "words": words, "tokenizer": _name(cfg)}
     (folder / INDEX).write_text(json.dumps(index), encoding="utf-8")
 
@@ -142,6 +155,27 @@ def find_files(cfg: config.Data) -> list[Path]:
                 "model=causal-lm reads their texts; named .txt, the file is learnt as it stands"
             )
     return files
+
+
+def divide_by_name(cfg: config.Data) -> Files:
+    """Divide several files by the words in their names, or in those of the source's folders.
+
+    Files called val are held out, those called test left out. Among texts that counts only where
+    some are called train, and all others have such a word: a text may be about a test.
+    """
+    files = find_files(cfg)
+    base = os.path.commonpath([path.parent for path in files])
+    names = {path: path.relative_to(base).parts[0] for path in files}
+    words = {path: {*re.split(r"[^a-z]+", name.lower())} for path, name in names.items()}
+    train = {path for path in files if words[path] & TRAINING}
+    val = {path for path in files if words[path] & VALIDATION} - train
+    tests = {path for path in files if words[path] & TEST} - train - val
+    rest = [path for path in files if path not in val | tests]
+    named = bool(rest or val) if has_tokens(cfg) else 0 < len(train) == len(rest)
+    if len(files) == 1 or not named:
+        return Files(files, [], [])
+    left_out = sorted({names[path] for path in tests})
+    return Files(rest, [path for path in files if path in val], left_out)
 
 
 def _find_shards(folder: Path) -> list[Path]:
@@ -180,15 +214,16 @@ def _find_texts(cfg: config.Data) -> list[Path]:
 # --- Files of tokens ---
 
 
-def _index_shards(cfg: config.Data) -> tuple[str, list[Piece], list[Piece]]:
+def _index_shards(
+    cfg: config.Data, files: Files, _folder: Path
+) -> tuple[str, list[Piece], list[Piece]]:
     """Files that are named so are held out, as nanoGPT's val.bin; else the end of the stream."""
-    pieces = [_behind_header(path, cfg.token_dtype) for path in find_files(cfg)]
+    pieces = [_behind_header(path, cfg.token_dtype) for path in [*files.rest, *files.held_out]]
     for piece in pieces:
         _check_width(piece, cfg.token_dtype)
-    held_out = [piece for piece in pieces if _words(piece) & VALIDATION]
-    if held_out:
-        train = [piece for piece in pieces if not _words(piece) & {*VALIDATION, "test"}]
-        return cfg.token_dtype, train, held_out
+    if files.held_out:
+        count = len(files.rest)
+        return cfg.token_dtype, pieces[:count], pieces[count:]
     size = sum(piece.end - piece.begin for piece in pieces)
     return cfg.token_dtype, *_divide(pieces, size - round(cfg.validation * size))
 
@@ -200,11 +235,6 @@ def _check_width(piece: Piece, dtype: str) -> None:
         raise config.ConfigError(
             f"{piece.path}: every second number is 0, read as {dtype}: data.token_dtype is wider"
         )
-
-
-def _words(piece: Piece) -> set[str]:
-    """The words in a file's name: part_val_01.bin has part and val."""
-    return set(re.split(r"[^a-z]+", Path(piece.path).stem.lower()))
 
 
 def _whole(path: Path, dtype: str) -> Piece:
@@ -260,14 +290,17 @@ def _check_tokens(cfg: config.Data, folder: Path, path: str, dtype: str) -> None
 # --- Texts ---
 
 
-def _write_texts(cfg: config.Data, folder: Path) -> tuple[str, list[Piece], list[Piece]]:
+def _write_texts(
+    cfg: config.Data, files: Files, folder: Path
+) -> tuple[str, list[Piece], list[Piece]]:
     """Join the texts of each split to a file: whole files are held out, or the end of one."""
-    files = find_files(cfg)
-    held_out = max(1, round(cfg.validation * len(files)))
-    splits = {"train.bin": files[held_out:], "val.bin": files[:held_out]}
-    if held_out >= len(files) > 1:
+    train, val = files.rest, files.held_out
+    if not val and len(train) > 1:
+        held_out = max(1, round(cfg.validation * len(train)))
+        train, val = train[held_out:], train[:held_out]
+    if not train:
         raise config.ConfigError(f"data.validation = {cfg.validation} leaves no text for training")
-    parts = splits if len(files) > 1 else {"all.bin": files}
+    parts = {"train.bin": train, "val.bin": val} if val else {"all.bin": train}
     tokenizer = _open_tokenizer(cfg)
     dtype = tokenizer.dtype if tokenizer else "uint8"
     pieces = []

@@ -264,7 +264,9 @@ def _checked(content: Any, place: str) -> list[dict[str, Any]] | str:
     """A text, or the turns of a conversation without what Parquet adds to them."""
     if isinstance(content, str) and WRITTEN.match(content):
         raise config.ConfigError(f"{place} is a conversation within a text: write the list alone")
-    if isinstance(content, str) and content.strip():
+    if isinstance(content, str):
+        if not content.strip():
+            raise config.ConfigError(f"{place} is an empty text: leave the record out")
         return content
     turns = [_named(turn) for turn in content] if isinstance(content, list) else []
     wrong = [turn for turn in turns if not (isinstance(turn, dict) and _is_turn(turn))]
@@ -370,7 +372,7 @@ def fetch(name: str, **options: Any) -> str:
 
 
 def open_tokenizer(cfg: config.Data, folder: str) -> Any:
-    """The tokenizer of a pretrained model. Raises ConfigError where rows are too long for it."""
+    """The tokenizer of a pretrained model. Raises ConfigError where rows do not fit the model."""
     import transformers
 
     try:
@@ -383,6 +385,11 @@ def open_tokenizer(cfg: config.Data, folder: str) -> Any:
     positions = getattr(size, "max_position_embeddings", cfg.length)
     if cfg.length > positions:
         raise config.ConfigError(f"data.length = {cfg.length}: the model has {positions} positions")
+    if len(tokenizer) > (rows := getattr(size, "vocab_size", len(tokenizer))):
+        raise config.ConfigError(
+            f"data.pretrained = {cfg.pretrained!r}: the tokenizer has {len(tokenizer)} tokens, the "
+            f"model {rows}: call resize_token_embeddings of the model, and save the model again"
+        )
     return tokenizer
 
 

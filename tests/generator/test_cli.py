@@ -349,3 +349,18 @@ def test_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
         check=False,
     )
     assert run.stderr == ""
+
+
+def test_folder_that_is_gone_is_no_traceback(tmp_path: Path) -> None:
+    """As where another terminal has removed it."""
+    commands = f"mkdir gone && cd gone && rmdir ../gone && {COMMAND[0]} -m ddpgen new p --defaults"
+    run = subprocess.run(
+        ["sh", "-c", commands],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert run.returncode == 2
+    assert run.stderr.startswith("ddpgen: the folder in which the command was started is gone")

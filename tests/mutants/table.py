@@ -364,9 +364,11 @@ MUTATIONS = [
         "cfg.pretrained, cfg.vocabulary, program))",
         check=PREPARED),
     Mutation("S10", "all numbers are bytes", "gpt", "corpus.py",
-        "    pieces = [_behind_header(path, cfg.token_dtype) for path in find_files(cfg)]\n",
+        "    pieces = [_behind_header(path, cfg.token_dtype) for path in [*files.rest, "
+        "*files.held_out]]\n",
         '    cfg = type(cfg)(**{**vars(cfg), "token_dtype": "uint8"})\n'
-        "    pieces = [_behind_header(path, cfg.token_dtype) for path in find_files(cfg)]\n",
+        "    pieces = [_behind_header(path, cfg.token_dtype) for path in [*files.rest, "
+        "*files.held_out]]\n",
         check=CONTENT),
     Mutation("S10", "halves of numbers pass", "gpt", "corpus.py",
         "        _check_width(piece, cfg.token_dtype)\n", "        pass\n",

@@ -1017,15 +1017,27 @@ def test_texts_in_folders_are_perhaps_classes(tmp_path: Path) -> None:
 
 
 def test_texts_of_other_splits_are_left_out(tmp_path: Path) -> None:
-    """The program reads all that it finds in a folder."""
-    for name in ("train", "valid", "test"):
+    """As the program divides a folder by names, where all have the name of a split."""
+    for name in ("train", "test"):
         text(tmp_path / f"{name}.txt")
     found = look.look(tmp_path)
     assert found.arguments == [f"data.source={tmp_path}/train.txt"]
-    assert "left out, by name: test.txt, valid.txt" in found.words
-    text(tmp_path / "train_2.txt")
+    assert "left out, by name: test.txt" in found.words
+    for name in ("valid", "train_2"):
+        text(tmp_path / f"{name}.txt")
+        found = look.look(tmp_path)
+        assert found.arguments == [f"data.source={tmp_path}"]
+        assert found.words[1:] == ["for validation: valid.txt", "left out, by name: test.txt"]
+    assert found.words[0] == "2 texts"
+    text(tmp_path / "notes.txt")
+    text(tmp_path / "notes_2.txt")
+    (tmp_path / "train.txt").unlink()
+    (tmp_path / "train_2.txt").unlink()
     words = look.look(tmp_path).words
     assert "move test.txt, valid.txt elsewhere: the program would train on it" in words
+    found = look.look(texts_in(tmp_path / "splits", "train", "dev", "test"))
+    assert found.arguments == [f"data.source={tmp_path}/splits"]
+    assert found.words == ["4 texts", "for validation: dev", "left out, by name: test"]
     found = look.look(texts_in(tmp_path / "folders", "train", "test"))
     assert found.arguments == [f"data.source={tmp_path}/folders/train"]
     assert found.words == ["4 texts", "left out, by name: test"]

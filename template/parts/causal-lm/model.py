@@ -116,13 +116,24 @@ def build(cfg: config.Model, shape: data.Shape) -> nn.Module:
 
 
 def _open(folder: str) -> Any:
-    """The pretrained network, with weights in float32 whatever they were saved in."""
+    """The pretrained network, with weights in float32 whatever they were saved in.
+
+    Weights that the folder lacks would be drawn: all of them, where DDP has renamed them.
+    """
     try:
-        return transformers.AutoModelForCausalLM.from_pretrained(
-            folder, dtype="float32", local_files_only=True
+        opened: Any = transformers.AutoModelForCausalLM.from_pretrained(
+            folder, dtype="float32", local_files_only=True, output_loading_info=True
         )
     except (OSError, ValueError) as error:
         raise config.ConfigError(f"{folder} holds no causal language model: {error}") from error
+    inner, notes = opened
+    if missing := sorted(notes["missing_keys"]):
+        others = "".join(f", but for {name}" for name in sorted(notes["unexpected_keys"])[:1])
+        raise config.ConfigError(
+            f"{folder} has no weights for {missing[0]}{others}: write the folder anew with "
+            "save_pretrained of the bare network"
+        )
+    return inner
 
 
 def _begin(cfg: config.Model, shape: data.Shape) -> Any:

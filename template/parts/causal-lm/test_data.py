@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+import safetensors.torch
 import torch
 import transformers
 from tokenizers import processors
@@ -509,7 +510,7 @@ MISTAKES = {
     "record 1 has no 'messages': that is null": '{"messages": null}\n',
     "record 1 has no 'messages' but .'text'.: set data.column": '{"text": "hello"}\n',
     "record 1 is neither a text nor a list": '{"messages": [{"role": "user", "text": "?"}]}\n',
-    "record 2 is neither a text nor a list": '{"messages": "a"}\n{"messages": "  "}\n',
+    "record 2 is an empty text: leave the record out": '{"messages": "a"}\n{"messages": "  "}\n',
     "record 1 has no answer": '{"messages": [{"role": "user", "content": "?"}]}\n',
     "record 1 is a list: call a file with one list .json": json.dumps([{"messages": "a"}]),
     "record 1 has an empty answer.*leave the record out": json.dumps(
@@ -580,6 +581,40 @@ def test_pretrained_network(tmp_path: Path) -> None:
     assert all(part.training for part in network.modules()), "dropout would be off"
     with pytest.raises(config.ConfigError, match="length = 129: the model has 128 positions"):
         data.prepare(replace(cfg, length=129))
+
+
+@pytest.mark.parametrize("added", ["module.", "_orig_mod."])
+def test_weights_of_other_names_are_no_pretrained_network(tmp_path: Path, added: str) -> None:
+    """As DDP and torch.compile name them: all weights would be drawn, without a word."""
+    save_pretrained(tmp_path)
+    path = tmp_path / "model.safetensors"
+    weights = safetensors.torch.load_file(path)
+    renamed = {added + name: weight for name, weight in weights.items()}
+    safetensors.torch.save_file(renamed, path, {"format": "pt"})
+    shape = replace(SHAPE, weights=str(tmp_path))
+    with pytest.raises(config.ConfigError, match=rf"no weights for .*, but for {added}"):
+        model.build(common.settings(tmp_path).model, shape)
+
+
+def test_weights_that_are_tied_are_there_once(tmp_path: Path) -> None:
+    """Those of the output are then the tokens' own, and missing from the file."""
+    size = transformers.GPT2Config(vocab_size=300, n_embd=16, n_layer=1, n_head=2)
+    transformers.GPT2LMHeadModel(size).save_pretrained(tmp_path)
+    shape = replace(SHAPE, weights=str(tmp_path))
+    inner: Any = model.build(common.settings(tmp_path).model, shape).inner
+    assert inner.get_output_embeddings().weight.equal(inner.get_input_embeddings().weight)
+
+
+def test_tokenizer_of_more_tokens_than_the_network_is_refused(tmp_path: Path) -> None:
+    """As where tokens were added, and no rows to the network's table: a GPU would only abort."""
+    save_pretrained(tmp_path / "pretrained")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "pretrained")
+    tokenizer.add_tokens(["<added>"])
+    tokenizer.save_pretrained(tmp_path / "pretrained")
+    source = write(tmp_path / "chats.jsonl", CHATS)
+    cfg = settings(tmp_path, source=source, pretrained=str(tmp_path / "pretrained"))
+    with pytest.raises(config.ConfigError, match=r"the tokenizer has \d+ tokens, the model \d+"):
+        data.prepare(cfg)
 
 
 def test_node_without_the_network_fetches_it(

@@ -174,6 +174,53 @@ def test_files_for_validation_are_known_by_name(tmp_path: Path, names: list[str]
     assert val == [len(names)] * 60
 
 
+def test_files_for_a_test_are_never_trained_on(tmp_path: Path) -> None:
+    """Also where no file is for validation: the end of the others is held out then."""
+    for name in ("train_0", "testing", "train_1"):
+        tokens = torch.full((60,), 9 if name == "testing" else 1)
+        write(tmp_path / "shards" / f"{name}.bin", tokens, "uint16")
+    train, val = prepared(tmp_path, source=str(tmp_path / "shards"), token_dtype="uint16")
+    assert {*train, *val} == {1}
+
+
+def letters(folder: Path, texts: dict[str, str]) -> tuple[set[str], set[str]]:
+    """The letters of which the splits consist, where each text repeats its own."""
+    for name, letter in texts.items():
+        (folder / "texts" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "texts" / name).write_text(letter * 100)
+    cfg = settings(folder, source=str(folder / "texts"), pattern="**/*.txt")
+    data.prepare(cfg)
+    splits = data.open_splits(cfg)
+    train, val = (bytes(whole(part)).decode() for part in (splits.train.tokens, splits.val.tokens))
+    return set(train), set(val)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        {"wiki.train.txt": "t", "wiki.valid.txt": "v", "wiki.test.txt": "-"},
+        {"train/0.txt": "t", "train/test.txt": "t", "dev/0.txt": "v", "dev/1.txt": "v"},
+    ],
+)
+def test_splits_of_texts_are_known_by_name(tmp_path: Path, texts: dict[str, str]) -> None:
+    """By the names of files, or of folders; files for a test are in neither split."""
+    assert letters(tmp_path, texts) == ({"t"}, {"v"})
+
+
+def test_texts_for_a_test_are_left_out_without_others_for_validation(tmp_path: Path) -> None:
+    """What is held out is drawn from the texts for training then."""
+    train, val = letters(tmp_path, {"train/0.txt": "a", "train/1.txt": "b", "test/0.txt": "c"})
+    assert train | val == {"a", "b"}
+    assert train.isdisjoint(val)
+
+
+def test_names_divide_no_texts_where_others_have_other_names(tmp_path: Path) -> None:
+    """Such a text may be about a test."""
+    texts = {"train.txt": "a", "test.txt": "b", "val.txt": "c", "notes.txt": "d"}
+    train, val = letters(tmp_path, texts)
+    assert train | val == {*"abcd"}
+
+
 REFUSED = {
     "uint8": "the token 200, but data.vocabulary = 100, read as uint8",
     "uint16": "which are no numbers of type uint16",

@@ -64,18 +64,36 @@ def _open(shape: data.Shape) -> Any:
     size = transformers.AutoConfig.from_pretrained(shape.weights, **about(shape))
     size.update({name: 0.0 for name in size.to_dict() if name.endswith("layerdrop")})
     size.use_cache = False  # for generating: a block that is computed again would store keys twice
-    network = transformers.AutoModelForSequenceClassification.from_pretrained(
+    network, notes = transformers.AutoModelForSequenceClassification.from_pretrained(
         shape.weights,
         config=size,
         dtype="float32",
         ignore_mismatched_sizes=not shape.keeps_head,
+        output_loading_info=True,
         local_files_only=True,
     )
+    check_weights(network, notes, shape)
     if not shape.keeps_head:
         renew_head(network, shape.classes)
     network.config.pad_token_id = shape.padding  # decoders look for the last token before padding
     freeze_unused(network, shape.tokenizer)
     return network
+
+
+def check_weights(network: Any, notes: dict[str, Any], shape: data.Shape) -> None:
+    """Refuse weights that were drawn because the folder has none that fit.
+
+    A new head is drawn, and a pooler: networks that filled in words before have none.
+    """
+    inside = "" if shape.keeps_head else f"{network.base_model_prefix}."
+    mismatched = (name for name, *_ in notes["mismatched_keys"])
+    for name in sorted({*notes["missing_keys"], *mismatched}):
+        if name.startswith(inside) and "pooler" not in name:
+            others = "".join(f", but for {other}" for other in sorted(notes["unexpected_keys"])[:1])
+            raise config.ConfigError(
+                f"{shape.weights} has no weights that fit for {name}{others}: write the folder "
+                "anew with save_pretrained of the bare network"
+            )
 
 
 def _begin(cfg: config.Model, shape: data.Shape) -> Any:

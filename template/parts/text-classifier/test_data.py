@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import safetensors.torch
 import torch
 import transformers
 from pyarrow import parquet
@@ -359,6 +360,32 @@ def test_head_for_other_classes_is_new(tmp_path: Path, labels: list[str]) -> Non
     equal = {name for name in before if found[name].equal(before[name])}
     new = {"classifier.out_proj.weight", "classifier.out_proj.bias"}
     assert before.keys() - equal == new
+
+
+def rename(folder: Path, before: str, after: str) -> data.Shape:
+    """Write the weights of a checkpoint under other names; the shape that a run has with them."""
+    splits, _, _ = fine_tuned(folder, ["bad", "good"])
+    path = folder / "checkpoint" / "model.safetensors"
+    weights = safetensors.torch.load_file(path)
+    renamed = {name.replace(before, after, 1): weight for name, weight in weights.items()}
+    safetensors.torch.save_file(renamed, path, {"format": "pt"})
+    return splits.shape
+
+
+@pytest.mark.parametrize("other", ["module.roberta.", "roberta.old_"])
+def test_weights_of_other_names_are_no_pretrained_network(tmp_path: Path, other: str) -> None:
+    """As DDP names them: all weights would be drawn, without a word."""
+    shape = rename(tmp_path, "roberta.", other)
+    with pytest.raises(config.ConfigError, match=rf"no weights that fit for .*, but for {other}"):
+        model.build(common.settings(tmp_path).model, shape)
+
+
+def test_a_head_that_is_replaced_may_be_missing(tmp_path: Path) -> None:
+    """Networks that filled in words before have another."""
+    shape = rename(tmp_path, "classifier.", "lm_head.")
+    model.build(common.settings(tmp_path).model, shape)
+    with pytest.raises(config.ConfigError, match=r"no weights that fit for classifier\."):
+        model.build(common.settings(tmp_path).model, replace(shape, before=shape.labels))
 
 
 def test_node_without_the_network_fetches_it(
