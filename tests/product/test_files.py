@@ -242,6 +242,8 @@ def test_an_option_that_is_off_leaves_no_trace(chosen: list[Answers]) -> None:
                 assert not (hit := re.search(pattern, "\n".join(code))), f"{answers}: {hit}"
         if answers.get("saves") != "background":
             assert not re.search(r"\bbackground\b|_Hashing", "\n".join(code)), answers
+        other = r"\bDDP\b" if answers.get("sharding") in ("fsdp", "hsdp") else r"FSDP|DTensor"
+        assert not (hit := re.search(other, "\n".join(code))), f"{answers}: {hit}"
         if answers.get("saves") != "shards":
             assert not re.search(r"\bfolders\.[a-z]|is_meta", "\n".join(code)), answers
 
