@@ -269,6 +269,14 @@ def test_readme_names_only_keys_that_are_there() -> None:
         assert named <= keys, f"{answers}: {named - keys}"
 
 
+def test_readme_says_what_a_checkpoint_holds() -> None:
+    for answers in programs.every_pair():
+        whole = answers.get("sharding") in ("fsdp", "hsdp") and answers.get("checkpoint", True)
+        whole = whole and answers.get("saves") != "shards"
+        text = template.text("README.md", answers) or ""
+        assert ("holds whole tensors" in text) == whole, answers
+
+
 def test_no_project_is_called_like_a_package_that_it_needs() -> None:
     """Pip would take the project for the package; each name is refused, however it is spelled."""
     needed = set()
