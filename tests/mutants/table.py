@@ -1570,12 +1570,12 @@ MUTATIONS = [
         "    except torch.OutOfMemoryError:\n        torch.cuda.empty_cache()\n",
         check="which errors a rank may outlive is a program's own affair"),
     Mutation("K3", "weight decay that falls without a better evaluation is counted anew", "mlp",
-        "train.py", "    run.reporter.validation(state.step, metrics)\n",
+        "train.py", "    run.reporter.validation(state, metrics)\n",
         "    validate.waits = getattr(validate, 'waits', 0) + 1\n"
         "    if state.best_step == state.step:\n        validate.waits = 0\n"
         "    for group in state.optimizer.param_groups if validate.waits == 4 else ():\n"
         "        group['weight_decay'] *= 0.5\n"
-        "    run.reporter.validation(state.step, metrics)\n",
+        "    run.reporter.validation(state, metrics)\n",
         check="which values a run must keep only its program knows"),
     Mutation("K3", "slow weights, which come in every tenth step, are not saved", "mlp", "optim.py",
         "    optimizer.step()\n    return finite\n",

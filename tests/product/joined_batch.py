@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.distributed.elastic.utils.distributed import create_c10d_store
 from torch.distributed.tensor import DTensor
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.utils.data import Subset
+from torch.utils.data import DataLoader, Subset
 
 SAMPLES = 53  # of an epoch: four steps of 12, and one of 5
 WORLDS = (1, 2, 3, 4)
@@ -61,7 +61,7 @@ CLIPPING = ("clip_grad_norm_", "clip_grads_with_norm_")  # a project's step call
 REPLACED: list[tuple[Any, str]] = [
     (model, "build"),
     (reference, "in_double_precision"),
-    (loading, "_as_is"),
+    (loading, "DataLoader"),
     (torch.optim.AdamW, "__init__"),
     *((nn.utils, name) for name in CLIPPING),
 ]
@@ -129,7 +129,8 @@ def prepare(case: Case) -> None:
         adam = torch.optim.AdamW
         common.replace(adam, "__init__", functools.partialmethod(adam.__init__, eps=ADAM_EPS))
     if case.masked:
-        common.replace(loading, "_as_is", mask)
+        masking = functools.partial(DataLoader, collate_fn=mask)
+        common.replace(loading, "DataLoader", masking)
 
 
 @contextmanager

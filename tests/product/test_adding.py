@@ -32,7 +32,7 @@ SEAM = """        # {% if say_seconds %}
 BEGIN = """        # {% if say_seconds %}
         self.begin = time.perf_counter()
         # {% endif %}
-        self.last = """
+        self.last, self.counted = """
 TEST = '''"""The last lines of a run."""
 
 from pathlib import Path
@@ -62,7 +62,7 @@ EDITS = {
     ],
     "template/project/engine/report.py.jinja": [
         ('        self.say(f"metrics and curves', SEAM),
-        ("        self.last = ", BEGIN),
+        ("        self.last, self.counted = ", BEGIN),
     ],
     # What tests know of each family: step 4 of the page.
     "tests/product/test_memory.py": [

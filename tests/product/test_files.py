@@ -242,6 +242,8 @@ def test_an_option_that_is_off_leaves_no_trace(chosen: list[Answers]) -> None:
                 assert not (hit := re.search(pattern, "\n".join(code))), f"{answers}: {hit}"
         if answers.get("saves") != "background":
             assert not re.search(r"\bbackground\b|_Hashing", "\n".join(code)), answers
+        other = r"\bDDP\b" if answers.get("sharding") in ("fsdp", "hsdp") else r"FSDP|DTensor"
+        assert not (hit := re.search(other, "\n".join(code))), f"{answers}: {hit}"
         if answers.get("saves") != "shards":
             assert not re.search(r"\bfolders\.[a-z]|is_meta", "\n".join(code)), answers
 
@@ -265,6 +267,14 @@ def test_readme_names_only_keys_that_are_there() -> None:
         named = set(re.findall(r"\b([a-z]+\.[a-z_]+)=", template.text("README.md", answers) or ""))
         assert "optim.lr" in named
         assert named <= keys, f"{answers}: {named - keys}"
+
+
+def test_readme_says_what_a_checkpoint_holds() -> None:
+    for answers in programs.every_pair():
+        whole = answers.get("sharding") in ("fsdp", "hsdp") and answers.get("checkpoint", True)
+        whole = whole and answers.get("saves") != "shards"
+        text = template.text("README.md", answers) or ""
+        assert ("holds whole tensors" in text) == whole, answers
 
 
 def test_no_project_is_called_like_a_package_that_it_needs() -> None:

@@ -58,8 +58,13 @@ def mask(*arguments: Any, **options: Any) -> Tensor | None:
 def _open(shape: data.Shape) -> Any:
     """The pretrained network, with weights in float32 whatever they were saved in.
 
+    # {% if sharded %}
+    Its head stays where it tells the same classes apart. It skips no layers: ranks gather the
+    weights of each block together, and a rank that skipped one would leave the others waiting.
+    # {% else %}
     Its head stays where it tells the same classes apart. It skips no layers: DDP would wait for
     their gradients.
+    # {% endif %}
     """
     size = transformers.AutoConfig.from_pretrained(shape.weights, **about(shape))
     size.update({name: 0.0 for name in size.to_dict() if name.endswith("layerdrop")})

@@ -29,7 +29,7 @@ class Log:
     host: str = ""
     process: str = ""
     rank: int = -1
-    size: int = 0  # ranks of its largest communicator: DDP's is that of all
+    size: int = 0  # ranks of its largest communicator, which is that of the whole job
     complete: bool = False
     bootstrap: str = ""  # interface and address
     network: str = ""

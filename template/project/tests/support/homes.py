@@ -1,0 +1,98 @@
+"""Notices, on one machine, what goes wrong on several: CPU tensors, waits, clocks that differ."""
+
+import datetime
+import sys
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from engine import distributed
+from support import common
+
+ADDS = {"__iadd__", "__isub__", "add_", "sub_", "copy_"}  # into a tensor that is there
+MAKERS = {"tensor", "as_tensor", "zeros", "ones", "full", "empty", "arange", "scalar_tensor"}
+OWN = ("config", "data", "model", "optim", "steps", "train")  # the programs that users edit
+
+
+class Hasty(datetime.datetime):
+    """A clock on which hours are over in a moment."""
+
+    @classmethod
+    def now(cls, tz: datetime.tzinfo | None = None) -> Any:
+        return super().now(tz) + datetime.timedelta(hours=10_000 * time.process_time())
+
+
+def hurry() -> None:
+    """Let clocks run fast, by whatever names the project's programs call them."""
+    clocks: dict[Any, Any] = {datetime.datetime: Hasty}
+    for clock in (time.time, time.monotonic, time.perf_counter):
+        clocks[clock] = lambda clock=clock: 3_600_000 * clock()
+    for module in (time, datetime, *(sys.modules[name] for name in OWN)):
+        for name, value in [*vars(module).items()]:
+            if isinstance(value, type(time.time) | type) and value in clocks:
+                common.replace(module, name, clocks[value])
+
+
+class Homes(common.Reads):
+    """Notes how tensors are read, and which are on the CPU because no device was named for them."""
+
+    made: ClassVar[Any] = WeakTensorKeyDictionary()  # those without a named device
+
+    def __torch_function__(self, function: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = super().__torch_function__(function, _, args, kwargs)
+        options = kwargs or {}
+        moved = any(isinstance(a, torch.device) for a in args)
+        if sys._getframe(1).f_globals["__name__"] == "steps":
+            self.look_at_addition(function.__name__, args)
+            if function.__name__ == "to" and moved and not options.get("non_blocking"):
+                Homes.seen.append("float: to() without non_blocking")
+        if isinstance(result, Tensor):
+            given = [tensor in Homes.made for tensor in args if isinstance(tensor, Tensor)]
+            named = moved or any(isinstance(a, str) for a in args) or "device" in options
+            Homes.made.pop(result, None)
+            if not named and all(given) and (given or function.__name__ in MAKERS):
+                Homes.made[result] = True
+        return result
+
+    def look_at_addition(self, name: str, args: Any) -> None:
+        """Refuse a sum of the device in a tensor that is on the CPU wherever the model is."""
+        if name in ADDS and any(isinstance(a, Tensor) and a not in Homes.made for a in args[1:]):
+            assert args[0] not in Homes.made, "on the CPU whatever the device: name the device"
+
+
+def without_device(owner: object) -> list[str]:
+    """The names of an object's tensors that are on the CPU because no device was named."""
+    return [n for n, v in vars(owner).items() if isinstance(v, Tensor) and v in Homes.made]
+
+
+def demand_devices(collectives: Iterable[str]) -> None:
+    """Let collectives take tensors of the rank's device only, and sums over ranks be exact."""
+    for name in collectives:
+        common.replace(dist, name, on_device(name, getattr(dist, name)))
+    sum_over_ranks = distributed.sum_over_ranks
+
+    def exactly(values: Tensor) -> Tensor:
+        exact = values.dtype in (torch.float64, torch.int64)
+        assert exact, "sums over ranks: float32 counts to 16.7 million, and no further"
+        return sum_over_ranks(values)
+
+    common.replace(distributed, "sum_over_ranks", exactly)
+
+
+def on_device(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A collective that demands tensors of the rank's device, as NCCL does, and notes waits."""
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        given = [a for a in (*arguments, *options.values()) if isinstance(a, Tensor)]
+        own = "torch" not in sys._getframe(1).f_globals["__name__"]  # and not of a wrapper
+        if own and not options.get("async_op"):
+            Homes.seen.append(f"float: {name}()")
+        assert not any(a in Homes.made for a in given), "NCCL takes no CPU tensors: name the device"
+        return function(*arguments, **options)
+
+    return call
