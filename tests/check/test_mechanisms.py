@@ -1554,6 +1554,26 @@ parts = {  # <-- K3
     "epoch": epoch,
 }
 """,
+    "sums on the device that are saved and not restored": """\
+class Run:
+    def step(self, loss, count):
+        self.loss += loss
+        self.count += count
+
+    def snapshot(self):
+        return {
+            "model": self.model.module.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "step": self.step_number,
+            "loss": self.loss.clone(),  # <-- K3
+            "count": int(self.count.item()),  # <-- K3
+        }
+
+    def restore(self, saved):
+        self.model.module.load_state_dict(saved["model"])
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.step_number = saved["step"]
+""",
     "a place that is taken over with all the rest": """\
 model = DDP(build(), device_ids=[local_rank])
 saved = torch.load("run.pt", map_location="cpu", weights_only=True)

@@ -118,7 +118,7 @@ def build(cfg: config.Model, shape: data.Shape) -> nn.Module:
 def _open(folder: str) -> Any:
     """The pretrained network, with weights in float32 whatever they were saved in.
 
-    Weights that the folder lacks would be drawn: all of them, where DDP has renamed them.
+    Weights that the folder lacks would be drawn: all of them, where a wrapper has renamed them.
     """
     try:
         opened: Any = transformers.AutoModelForCausalLM.from_pretrained(
