@@ -50,9 +50,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser(words)
     arguments, unknown = parser.parse_known_args(words)
     if unknown:
-        hint = "; write an answer as --data KEY=VALUE, each with a --data of its own"
-        takes_answers = hasattr(arguments, "data")
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint * takes_answers}")
+        hint = ""
+        if arguments.command == "launch" and unknown[0].partition("=")[0] == "--cluster":
+            hint = "; a cluster needs no option: ddpgen launch slurm"
+        elif hasattr(arguments, "data"):
+            hint = "; write an answer as --data KEY=VALUE, each with a --data of its own"
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     if arguments.command is None:
         parser.print_help(sys.stderr)
         return USER_MISTAKE

@@ -351,6 +351,14 @@ def test_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
     assert run.stderr == ""
 
 
+@pytest.mark.parametrize("words", [["--cluster", "slurm"], ["--cluster=slurm"]])
+def test_cluster_that_is_written_as_an_option(words: list[str], tmp_path: Path) -> None:
+    """The message says where the cluster stands."""
+    run = ddpgen("launch", *words, cwd=tmp_path)
+    assert run.returncode == 2
+    assert "a cluster needs no option: ddpgen launch slurm" in run.stderr
+
+
 def test_folder_that_is_gone_is_no_traceback(tmp_path: Path) -> None:
     """As where another terminal has removed it."""
     commands = f"mkdir gone && cd gone && rmdir ../gone && {COMMAND[0]} -m ddpgen new p --defaults"
