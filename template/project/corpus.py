@@ -118,7 +118,9 @@ def prepare(cfg: config.Data, folder: Path) -> None:
     vocabulary: a GPU would only abort.
     """
     files = divide_by_name(cfg)
-    dtype, train, val = (_index_shards if has_tokens(cfg) else _write_texts)(cfg, files, folder)
+    dtype, train, val = (
+        _index_shards(cfg, files) if has_tokens(cfg) else _write_texts(cfg, files, folder)
+    )
     for path in sorted({piece.path for piece in train + val}):
         _check_tokens(cfg, folder, path, dtype)
     sizes = [sum(piece.end - piece.begin for piece in pieces) for pieces in (train, val)]
@@ -214,9 +216,7 @@ def _find_texts(cfg: config.Data) -> list[Path]:
 # --- Files of tokens ---
 
 
-def _index_shards(
-    cfg: config.Data, files: Files, _folder: Path
-) -> tuple[str, list[Piece], list[Piece]]:
+def _index_shards(cfg: config.Data, files: Files) -> tuple[str, list[Piece], list[Piece]]:
     """Files that are named so are held out, as nanoGPT's val.bin; else the end of the stream."""
     pieces = [_behind_header(path, cfg.token_dtype) for path in [*files.rest, *files.held_out]]
     for piece in pieces:

@@ -1565,7 +1565,7 @@ class Run:
             "model": self.model.module.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "step": self.step_number,
-            "loss": self.loss.clone(),  # <-- K3
+            "loss": self.loss.detach().cpu().clone(),  # <-- K3
             "count": int(self.count.item()),  # <-- K3
         }
 

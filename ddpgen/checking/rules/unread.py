@@ -174,11 +174,11 @@ def _literals(module: Module) -> list[str]:
 
 def _is_state(module: Module, value: ast.expr) -> bool:
     """What a run changes as it goes: of objects that have a state, or counted up."""
-    if isinstance(value, ast.Call) and source(value.func) in ("int", "float") and value.args:
-        value = value.args[0]  # a number of the same worth
-    match value:  # a number, or a copy
+    match value:  # a number of the same worth, or a copy
+        case ast.Call(ast.Name("int" | "float"), [inner]):
+            return _is_state(module, inner)
         case ast.Call(ast.Attribute(inner, "item" | "tolist" | "clone" | "cpu" | "detach")):
-            value = inner
+            return _is_state(module, inner)
     if isinstance(value, ast.Call):
         return source(value.func).endswith(".state_dict")
     if not isinstance(value, ast.Attribute) or source(value.value) != "self":

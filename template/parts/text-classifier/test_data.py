@@ -339,7 +339,7 @@ def test_pretrained_network(tmp_path: Path) -> None:
 
 
 def test_network_waits_for_no_gradient(tmp_path: Path) -> None:
-    """{{ "None is skipped by chance, and parts for other tasks are not trained" if sharded else "DDP would: for those of layers that are skipped by chance, and of parts for other tasks" }}."""
+    """{{ "No layer is skipped by chance, and parts for other tasks are not trained" if sharded else "DDP would: for those of layers that are skipped by chance, and of parts for other tasks" }}."""
     for_another_task = {"is_decoder": True, "add_cross_attention": True}
     splits, network, _ = fine_tuned(tmp_path, ["no", "yes"], layerdrop=0.5, **for_another_task)
     assert network.inner.config.layerdrop == 0, "skips layers"

@@ -578,7 +578,7 @@ def test_pretrained_network(kind: str, tmp_path: Path) -> None:
         loss = model.loss_sum(network(batch.inputs), batch.targets)
         loss.backward()
     unreached = {n for n, p in network.named_parameters() if p.requires_grad and p.grad is None}
-    assert not unreached, "{{ "they are never trained" if sharded else "DDP would wait for their gradients" }}"
+    assert not unreached, "{{ "these weights are never trained" if sharded else "DDP would wait for their gradients" }}"
     # {% if not sharded %}
     gradients = {n: (p, p.grad) for n, p in network.named_parameters() if p.grad is not None}
     other = [n for n, (p, grad) in gradients.items() if grad.stride() != p.stride()]
