@@ -4,8 +4,7 @@
 PYTHON ?= python3
 # Four for two cores: who waits for a process of its own leaves the core to others.
 WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n + (n > 4 ? 4 : n))))
-# Programs, and what is marked as late, are left out when these are over, but for a tenth of both, another
-# one at each commit; six minutes later all else is; 0: never.
+# When these are over, no test begins any more; 0: never.
 MINUTES ?= 0
 # What is drawn at random in the long targets; `make test` always draws the same.
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
@@ -47,9 +46,16 @@ demo: build/demo/.installed    ## generate a project, train it on two processes,
 	@$(BIN)/python tests/quality/summary.py build/demo/runs/demo
 
 .PHONY: test
-test: $(VENV)/docs    ## everything: lint, types, generator, every variant, real training, real clusters
+test: prepared    ## lint, types, generator, every program trained, real clusters; of long tests a share, another at each commit
+	$(PYTEST) -rsR --reruns=1 --turns --minutes=$(MINUTES) </dev/null
+
+.PHONY: whole
+whole: prepared    ## the same with all long tests; writes tests/seconds.json, which says what takes long
+	$(PYTEST) -rsR --reruns=1 --page=tests/seconds.json </dev/null
+
+.PHONY: prepared
+prepared: $(VENV)/docs
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync worked-out $(VENV)/dev lint clusters-installed
-	$(PYTEST) -rsR --reruns=1 --minutes=$(MINUTES) </dev/null
 
 .PHONY: quick
 quick: lint $(VENV)/dev    ## after every change: lint, types, generator, one program of each model
@@ -66,9 +72,11 @@ lint: $(VENV)/installed    ## style and types of ddpgen itself
 clusters-installed:
 	@if [[ $$(id -u) == 0 ]] && command -v apt-get >/dev/null; then tests/clusters/install.sh; tests/web/install.sh; fi
 
-# What every worker of the tests would wait for.
+# What every worker of the tests would wait for. Tests start ddpgen a thousand times, and let Python write no
+# compiled files.
 .PHONY: worked-out
 worked-out: $(VENV)/installed
+	@$(BIN)/python -m compileall -q ddpgen
 	@cd tests && ../$(BIN)/python -m product
 
 .PHONY: matrix

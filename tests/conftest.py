@@ -37,10 +37,12 @@ FILES = (
 # With few programs, what shares their ranks, or the server that these are forked from.
 FEW = ("test_programs.py", "test_equality.py")
 
+TAKING_TURNS = pytest.StashKey[set[str]]()
 PAGES = {
     "matrix.md": "product.page",
     "mutants.md": "mutants.page",
     "clusters.md": "clusters.page",
+    "seconds.json": "slowness",
 }
 
 
@@ -105,29 +107,27 @@ def _types_of_libraries(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave out what there are thousands of when `--minutes` are over, and later all the rest.
+    """Leave out tests whose turn is at another commit, and all that begins after `--minutes`.
 
     A test that has failed is tried again all the same: to leave the second try out would hide the
     failure.
     """
     if getattr(item, "execution_count", 1) > 1:  # of pytest-rerunfailures
         return
-    minutes, late = item.config.getoption("--minutes"), slowness.is_late(item)
-    if reason := slowness.reason(item.nodeid, minutes, late):
+    minutes = item.config.getoption("--minutes")
+    if reason := slowness.left_out(item.nodeid, item.config.stash[TAKING_TURNS], minutes):
         pytest.skip(reason)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what is marked as thorough, unless `--thorough` is given; programs come last.
-
-    They are short, so that no worker waits long for the others at the end. Before them comes what
-    is marked as late.
-    """
-    items.sort(key=slowness.turn)
+    """Leave out what is marked as thorough, unless `--thorough` is given; programs come last."""
+    items.sort(key=lambda item: slowness.is_of_many(item.nodeid))
     if not config.getoption("--thorough"):
         thorough = [item for item in items if item.get_closest_marker("thorough")]
         config.hook.pytest_deselected(items=thorough)
         items[:] = [item for item in items if item not in thorough]
+    tests = [item.nodeid for item in items] if config.getoption("--turns") else []
+    config.stash[TAKING_TURNS] = slowness.taking_turns(tests, slowness.measured())
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -221,7 +221,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--minutes",
         type=float,
         default=0,
-        help=f"after so many, most programs and late tests are skipped; {slowness.REST} later all",
+        help="after so many, no test begins any more; 0: never",
+    )
+    parser.addoption(
+        "--turns",
+        action="store_true",
+        help="of tests that take long (seconds.json), run those whose turn is at this commit",
     )
     for name, (default, words) in NUMBERS.items():
         parser.addoption(f"--{name}", type=int, default=default, help=words)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-import yaml
 from jinja2.sandbox import SandboxedEnvironment
 from pathspec import PathSpec
 
@@ -47,7 +46,7 @@ class Template:
         self.tag = tag
         self.questionnaire = questionnaire
         self._root = root
-        self._settings = yaml.safe_load((root / "copier.yml").read_text(encoding="utf-8"))
+        self._settings = questionnaire.settings
         self.patterns: list[str] = self._settings["_exclude"]
         self._name = cache(self.environment.from_string)
 

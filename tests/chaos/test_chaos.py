@@ -5,7 +5,6 @@ import random
 from collections.abc import Callable
 
 import pytest
-from slowness import late_if
 
 from chaos.__main__ import Kind, Result, attempt, kinds
 from chaos.lab import Lab
@@ -22,14 +21,7 @@ def labs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Lab]:
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        late_if(
-            kind.saves != "files" and "inside" not in kind.name,
-            kind,
-            name=f"{kind.name}, {kind.saves}",
-        )
-        for kind in SHORT
-    ],
+    [pytest.param(kind, id=f"{kind.name}, {kind.saves}") for kind in SHORT],
 )
 def test_disturbed_run_ends_as_an_undisturbed_one(
     kind: Kind, labs: Callable[[str], Lab], chance: random.Random

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import yaml
-from slowness import late_if
 
 Document = dict[str, Any]
 
@@ -225,7 +224,7 @@ def test_names_lead_somewhere(folder: Path) -> None:
 OPERATORS = ("trainer", "training-operator", "jobset")
 
 
-@pytest.mark.parametrize("operator", [late_if(o != OPERATORS[-1], o) for o in OPERATORS])
+@pytest.mark.parametrize("operator", OPERATORS)
 def test_pods_form_one_world(
     operator: str, project: Callable[..., Path], environment: dict[str, str], free_port: int
 ) -> None:

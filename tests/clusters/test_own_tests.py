@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from product.preloaded import run_tests
-from slowness import late_if
 
 from ddpgen.asking.question import Answers
 from tests.clusters.variants import OPTIONAL, VALUES
@@ -55,10 +54,7 @@ PROJECTS: dict[str, Answers] = {
 }
 
 
-FIRST = ("slurm", "others")  # they have most of what there is
-
-
-@pytest.mark.parametrize("name", [late_if(name not in FIRST, name) for name in PROJECTS])
+@pytest.mark.parametrize("name", PROJECTS)
 def test_project_tests_its_launch_files(name: str, project: Callable[..., Path]) -> None:
     folder = project(nodes=2, **PROJECTS[name])
     for command in (["ruff", "check"], ["ruff", "format", "--check"], ["mypy"]):

@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from jupyter_client.manager import start_new_kernel
 
 from docs.page import DOCS, missing
@@ -21,7 +20,6 @@ def shown(cell: dict[str, Any]) -> tuple[str, ...]:
     return tuple(text.splitlines())
 
 
-@pytest.mark.late
 def test_cells_start_two_ranks(tmp_path: Path) -> None:
     cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
     # The kernel leaves the output of ranks alone if it believes to be part of a test.

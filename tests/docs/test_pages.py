@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from slowness import late_if
 
 from docs import page
 from docs.page import Command, Edit, PageError
@@ -35,20 +34,6 @@ EFFECTS = {
     "howto/use.md": ["my-model/exported/model.safetensors", "my-model/predicted.parquet"],
     "howto/weeks.md": ["my-weeks/runs/first/config.toml"],
 }
-# They train what tests of the product train, too.
-LONG = (
-    "howto/classify-texts.md",
-    "howto/fine-tune.md",
-    "howto/fsdp.md",
-    "howto/hang.md",
-    "howto/hugging-face.md",
-    "howto/images.md",
-    "howto/memory.md",
-    "howto/slow.md",
-    "howto/text.md",
-    "howto/use.md",
-    "howto/weeks.md",
-)
 LISTS = ["howto/beyond.md", "howto/index.md", "howto/troubleshooting.md"]  # to other pages
 # Reasons for which a page may pass a block over.
 NOT_RUN = {"asks in a terminal", "on two hosts, by tests/clusters/test_by_hand.py"}
@@ -63,7 +48,7 @@ def test_every_page_has_an_effect() -> None:
     assert sorted(map(name, page.pages())) == sorted([*EFFECTS, *LISTS])
 
 
-@pytest.mark.parametrize("path", [late_if(path in LONG, path) for path in EFFECTS])
+@pytest.mark.parametrize("path", EFFECTS)
 def test_page(path: str, tmp_path: Path, forked: Path) -> None:
     """Its commands print what it promises, its edits fit, and its effect is there."""
     text = (page.DOCS / path).read_text(encoding="utf-8")

@@ -74,7 +74,6 @@ def test_copier_renders_what_ddpgen_renders(shell: Path) -> None:
             assert (ours / name).read_bytes() == (theirs / name).read_bytes(), name
 
 
-@pytest.mark.late
 def test_plain_copier_update_keeps_edits_and_changes_an_answer(shell: Path) -> None:
     assert ddpgen("new", "p", "--defaults", cwd=shell).returncode == 0
     project = shell / "p"

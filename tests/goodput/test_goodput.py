@@ -22,7 +22,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield found
 
 
-@pytest.mark.late
 def test_job_with_faults_ends_as_an_undisturbed_one_and_names_each(made: Lab) -> None:
     undisturbed = made.start("undisturbed", 0.0)
     assert undisturbed.finish(SECONDS) == 0, undisturbed.end_of_log()

@@ -131,7 +131,6 @@ def test_family_and_option(tree: Path, tmp_path: Path) -> None:
     assert " passed" in run(tree, *PYTEST, *mine, cwd=project)
 
 
-@pytest.mark.late
 def test_family_with_all_that_is_asked(tree: Path, tmp_path: Path) -> None:
     """The project passes all of its own tests."""
     wanted = [f"{name}=true" for name in ("accumulation", "activation_checkpointing")]

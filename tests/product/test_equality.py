@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from slowness import late_if
 
 from ddpgen.asking.question import Answers
 from product import template
@@ -17,7 +16,6 @@ from product.preloaded import run_tests
 from product.programs import STEP_OPTIONS, plain
 
 HERE = Path(__file__).parent
-EARLY = ("mlp", "gpt")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -25,10 +23,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     seed = str(metafunc.config.getoption("--seed")) if asked == "all" else ""
     every = projects(seed)
     chosen = every[:1] if asked == "few" else every
-    # The tests of a project compare whole batches, too, whatever its family.
-    late = [row["model"] not in EARLY for row in chosen]
-    rows = [*map(late_if, late, chosen)]
-    metafunc.parametrize("answers", rows, ids=[identifier(row) for row in chosen])
+    metafunc.parametrize("answers", chosen, ids=[identifier(row) for row in chosen])
 
 
 def projects(seed: str) -> list[Answers]:

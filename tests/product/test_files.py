@@ -41,6 +41,7 @@ FREE: dict[str, list[Value]] = {
     "micro_batch_size": [1, 1048576],
     "accumulation_steps": [2, 65536],
 }
+PYTHON = (".py", ".toml")  # whose projects these tests look at
 
 
 @kept
@@ -71,7 +72,7 @@ def chosen(pytestconfig: pytest.Config) -> list[Answers]:
     asked = pytestconfig.getoption("--programs")
     if asked == "few":
         return programs.every_pair()
-    return (with_every_text if asked == "all" else projects)(".py", ".toml")
+    return (with_every_text if asked == "all" else projects)(*PYTHON)
 
 
 @pytest.fixture(scope="session")

@@ -99,7 +99,6 @@ def test_values_of_fsdp_count(value: str, tmp_path: Path, prepared: Path) -> Non
     assert close(changed)
 
 
-@pytest.mark.late
 def test_a_model_beyond_this_host_is_estimated(tmp_path: Path) -> None:
     """A GPT of 31 billion parameters, in a process that may take 8 GiB."""
     template.write({"model": "gpt", "tools": ["memory"]}, tmp_path)

@@ -4,7 +4,6 @@ import math
 from pathlib import Path
 
 import pytest
-from slowness import late_if
 
 from product import template
 from product.programs import completed
@@ -14,8 +13,6 @@ from product.training import SAVE_EVERY, STEPS, column, train
 # Nothing that each rank has its own of: statistics of a micro-batch, a scaler's search.
 PLAIN = {"amp": "off", "checkpoint": True, "tracker": "none"}
 MODELS = [choice.value for choice in template.QUESTIONS["model"].choices]
-
-EARLY = MODELS[:3]  # all families go on by the same code
 
 
 def project(model: str, sharding: str, folder: Path, shared: Path) -> list[str]:
@@ -39,7 +36,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("before", "shared_out", "after", "then"), CHANGES)
-@pytest.mark.parametrize("model", [late_if(m not in EARLY, m) for m in MODELS])
+@pytest.mark.parametrize("model", MODELS)
 def test_run_goes_on(
     model: str, before: int, shared_out: str, after: int, then: str, tmp_path: Path, shared: Path
 ) -> None:

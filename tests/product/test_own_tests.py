@@ -8,7 +8,6 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from slowness import late_if
 
 from ddpgen.asking.question import Answers, Value
 from ddpgen.rendering.render import render
@@ -24,8 +23,7 @@ MACHINERY = ("tests/engine/", "tests/tools/")
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "answers" in metafunc.fixturenames:
         chosen = selected(metafunc.config.getoption("--own-tests"))
-        rows = [late_if(number > 0, answers) for number, answers in enumerate(chosen)]
-        metafunc.parametrize("answers", rows, ids=[identifier(answers) for answers in chosen])
+        metafunc.parametrize("answers", chosen, ids=[identifier(answers) for answers in chosen])
 
 
 def selected(how_many: str) -> list[Answers]:
@@ -75,7 +73,7 @@ AS_TOLD: dict[str, tuple[Answers, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("told", [late_if("-n" in told, told) for told in AS_TOLD])
+@pytest.mark.parametrize("told", AS_TOLD)
 def test_project_passes_in_a_new_python(told: str, tmp_path: Path) -> None:
     """As users start the tests; the others are forked from a process that has imported torch.
 

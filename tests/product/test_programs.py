@@ -18,7 +18,6 @@ from pathlib import Path
 
 import filelock
 import pytest
-from slowness import late_if
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ddpgen.asking.question import Answers
@@ -49,8 +48,6 @@ SOURCE = {
 }
 # These say what is computed; whatever else is chosen must not change the losses.
 WHAT_IS_COMPUTED = ("model", "lora", "batch_norm", "amp")
-# Pairs in ranks of their own that are not late: the first rows of a cover have most of all pairs.
-EARLY = 12
 # Warnings of DDP, whose first pass may happen to use all parameters, and inside MLflow.
 UNAVOIDABLE = "find_unused_parameters=True was specified|SADeprecationWarning"
 # Of the loss, relative. Two ranks round differently from one, as their micro-batches are smaller.
@@ -65,9 +62,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         how_many = metafunc.config.getoption("--programs")
         choose = resident if metafunc.function is test_program else processes
         chosen = choose(how_many)
-        late = [choose is processes and number >= EARLY for number in range(len(chosen))]
-        rows = [*map(late_if, late, chosen)]
-        metafunc.parametrize("answers", rows, ids=[identifier(answers) for answers in chosen])
+        metafunc.parametrize("answers", chosen, ids=[identifier(answers) for answers in chosen])
 
 
 def resident(how_many: str) -> list[Answers]:

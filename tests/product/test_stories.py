@@ -211,7 +211,6 @@ MASKED = {
 }
 
 
-@pytest.mark.late
 def test_a_second_input_changes_the_data_and_the_model_alone(
     tmp_path: Path, run_tool: Tool, forked: Path
 ) -> None:

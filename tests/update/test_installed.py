@@ -154,7 +154,6 @@ def test_installed_alone_it_generates_and_updates(
     assert not run("git", "status", "--porcelain", cwd=project, binaries=binaries)
 
 
-@pytest.mark.late
 def test_newer_wheel_updates_what_an_older_one_made(tmp_path: Path) -> None:
     """Equal to what the newer one generates; and the older one says that it is older."""
     source = unpacked(tmp_path)
