@@ -1796,6 +1796,98 @@ if dist.get_rank() == 0:
     print(model.head.weight.full_tensor().norm())  # <-- F4
 """,
 }
+STEPS = {
+    "gradients that are limited too early, or too late": """\
+model = DDP(build(), device_ids=[local_rank])
+for inputs, targets in loader:
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(inputs), targets)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # <-- G7
+    loss.backward()
+    optimizer.step()
+for inputs, targets in loader:
+    optimizer.zero_grad()
+    F.cross_entropy(model(inputs), targets).backward()
+    optimizer.step()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # <-- G7
+""",
+    "limited at the end of a window, or before the next backward": """\
+model = DDP(build(), device_ids=[local_rank])
+for i, (inputs, targets) in enumerate(loader):
+    with nullcontext() if (i + 1) % 4 == 0 else model.no_sync():
+        (F.cross_entropy(model(inputs), targets) / 4).backward()
+    if (i + 1) % 4 == 0:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+for inputs, targets in loader:
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    optimizer.zero_grad()
+    F.cross_entropy(model(inputs), targets).backward()
+""",
+    "gradients that DDP has divided": """\
+model = DDP(build(), device_ids=[local_rank])
+for inputs, targets in loader:
+    optimizer.zero_grad()
+    F.cross_entropy(model(inputs), targets).backward()
+    for p in model.parameters():
+        p.grad.data.div_(world_size)  # <-- G2
+    for p in model.parameters():
+        p.grad /= dist.get_world_size()  # <-- G2
+        p.grad /= 2
+    optimizer.step()
+""",
+    "weights that rank 0 changes alone, and its copy of them": """\
+model = DDP(build(), device_ids=[local_rank])
+averaged = copy.deepcopy(model.module)
+if rank == 0:
+    for p in model.parameters():
+        p.data.mul_(0.9)  # <-- G1
+    for own, p in zip(averaged.parameters(), model.parameters()):
+        own.data.mul_(0.9).add_(p.data, alpha=0.1)
+""",
+    "a rate of each rank": """\
+class Trainer:
+    def __init__(self, rank):
+        self.rank = rank
+        self.model = DDP(build(), device_ids=[local_rank])
+        self.optimizer = torch.optim.SGD(self.model.parameters(), 0.1 * (1 + self.rank))  # <-- G8
+        self.other = torch.optim.SGD(self.model.parameters(), 0.1 * lora.rank)
+""",
+    "samplers of all samples, under other names": """\
+sampler = torch.utils.data.RandomSampler(samples)
+batches = torch.utils.data.BatchSampler(sampler, 8, drop_last=True)
+loader = DataLoader(samples, sampler=sampler)  # <-- S1
+other = DataLoader(samples, batch_sampler=batches)  # <-- S1
+dealt = DistributedSampler(samples)
+own = DataLoader(samples, batch_sampler=torch.utils.data.BatchSampler(dealt, 8, True))
+for epoch in range(3):
+    dealt.set_epoch(epoch)
+""",
+    "an order by weights, drawn by all ranks alike": """\
+torch.manual_seed(0)
+model = DDP(build(), device_ids=[local_rank])
+common = torch.utils.data.WeightedRandomSampler(weights, 800)  # <-- S1
+seeded = torch.Generator().manual_seed(seed + rank)
+own = torch.utils.data.WeightedRandomSampler(weights, 800, generator=seeded)
+""",
+    "seeds of workers that all ranks have": """\
+def own(worker):
+    numpy.random.seed(torch.initial_seed() % 2**32)
+
+
+def common(worker):
+    numpy.random.seed(42 + worker)  # <-- S6
+
+
+model = DDP(build(), device_ids=[local_rank])
+dealt = DistributedSampler(samples, shuffle=False)
+DataLoader(samples, sampler=dealt, worker_init_fn=own)
+DataLoader(samples, sampler=dealt, worker_init_fn=common)
+DataLoader(samples, sampler=dealt, worker_init_fn=lambda w: numpy.random.seed(w + 9 * rank))
+""",
+}
 MECHANISMS = {
     **DEVICE,
     **NAMES,
@@ -1811,6 +1903,7 @@ MECHANISMS = {
     **FORMER_NAMES,
     **SHARDED,
     **BY_HAND,
+    **STEPS,
 }
 
 

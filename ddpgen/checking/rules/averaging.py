@@ -3,13 +3,14 @@
 import ast
 from collections.abc import Iterator
 
-from ddpgen.checking.reading.expressions import keyword, matches, method_name
+from ddpgen.checking.reading.expressions import keyword, matches, method_name, receiver
 from ddpgen.checking.reading.guards import conditions
 from ddpgen.checking.reading.programs import Module
-from ddpgen.checking.reading.values import DDP
+from ddpgen.checking.reading.values import DDP, mentions
 from ddpgen.checking.reading.windows import backwards, updates
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.data import SAMPLER
+from ddpgen.checking.rules.gradients import parameter_of_ddp
 
 _WRAPS = (DDP, "FullyShardedDataParallel", "fully_shard", "DataParallel", "replicate")
 # Other ways to bring gradients or weights together, or to share the model itself out.
@@ -17,6 +18,7 @@ _ELSEWHERE = (
     r"\.grad\b|(average|reduce|sync)\w*_(grad|param|model)|register_\w*hook|parallelize_module|"
     r"distributed\.(rpc|pipelining|tensor|autograd)|DTensor|\.tp\b|no_sync"
 )
+_WORLD = r"world|get_size|num_replicas|n_?(gpus|ranks|proc)"
 _DIVIDES = (
     r"\.grad(\.data)? [*/]=|\.grad(\.data)?\.(true_)?(div|mul)_?\(|ReduceOp\.AVG|"
     r"_foreach_(div|mul)|"
@@ -79,3 +81,27 @@ def always_without_sync(module: Module) -> Iterator[ast.AST]:
         steps = any(updates(module, call, 1) for call in module.calls_below(loop))
         if quiet and inside and steps and not (chosen or others):
             yield node
+
+
+@rule(
+    "G2",
+    "DDP has divided these gradients by the world size already: they are divided again",
+    "leave the division to DDP",
+)
+def divided_again(module: Module) -> Iterator[ast.AST]:
+    if module.program.says(
+        r"(reduce|all_gather)\w*\(.*\.grad\b|no_sync|register_comm_hook|_hook\("
+    ):
+        return
+    divided = [(c, receiver(c), c.args[0]) for c in module.methods("div_", "true_div_") if c.args]
+    changed = [
+        n for n in module.nodes if isinstance(n, ast.AugAssign) and isinstance(n.op, ast.Div)
+    ]
+    for node, gradient, by in [*divided, *((n, n.target, n.value) for n in changed)]:
+        if isinstance(of := _without_data(gradient), ast.Attribute) and of.attr == "grad":
+            if parameter_of_ddp(module, of.value) and mentions(module, by, _WORLD):
+                yield node
+
+
+def _without_data(node: ast.expr) -> ast.expr:
+    return node.value if isinstance(node, ast.Attribute) and node.attr == "data" else node

@@ -49,12 +49,21 @@ def no_sampler(module: Module) -> Iterator[ast.AST]:
     for call in loaders(module):
         sampler = keyword(call, "sampler", 3) or keyword(call, "batch_sampler", 4)
         shuffle = keyword(call, "shuffle", 2)
-        local = sampler is not None and matches(sampler, r"^(\w+\.)*(Random|Sequential)Sampler\(")
+        local = sampler is not None and follows(module, sampler, _of_all_samples)
         if (sampler is None or local) and not _sharded(module, call):
             shuffles = shuffle is not None and constant(shuffle) is not False
             if shuffles or local or _map_style(module, call):
                 if not matches(module.statement(call), EVALUATION):
                     yield call
+
+
+def _of_all_samples(_: Module, node: ast.expr) -> bool | ast.expr | None:
+    """Whether a sampler goes through all samples, whatever the rank."""
+    if not isinstance(node, ast.Call):
+        return None if isinstance(node, ast.Name | ast.Attribute) else False
+    if matches(node.func, r"^(\w+\.)*BatchSampler$"):
+        return keyword(node, "sampler", 0)
+    return matches(node.func, r"^(\w+\.)*(Random|Sequential)Sampler$")
 
 
 def _sharded(module: Module, call: ast.Call) -> bool:

@@ -6,9 +6,11 @@ from functools import partial
 
 from ddpgen.checking.reading.expressions import keyword, matches, names_in, receiver, source
 from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.seeds import commonly_seeded
 from ddpgen.checking.reading.values import follows, mentions
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.alone import WRAPPED
+from ddpgen.checking.rules.data import EVALUATION
 from ddpgen.checking.rules.output import in_training
 
 _DRAWS = ("randint", "randperm", "integers", "permutation", "choice", "choices", "sample")
@@ -36,6 +38,22 @@ def same_draw_on_every_rank(module: Module) -> Iterator[ast.AST]:
         alike = follows(module, generator, partial(_seeded_alike, name=source(generator)))
         if alike and _chooses_samples(module, call) and in_training(module, call):
             yield call
+
+
+@rule(
+    "S1",
+    "every rank draws this order with the seed that all share, and learns from the same samples",
+    "make the rank part of the seed of its generator",
+)
+def same_weighted_order(module: Module) -> Iterator[ast.AST]:
+    if not module.program.says(WRAPPED) or module.program.says(_SHARED_OUT):
+        return
+    for call in module.called("WeightedRandomSampler"):
+        own = keyword(call, "generator", 3)
+        alike = partial(_seeded_alike, name=source(own) if own else "")
+        if follows(module, own, alike) if own else commonly_seeded(module, "torch"):
+            if not matches(module.statement(call), EVALUATION):
+                yield call
 
 
 def _seeded_alike(module: Module, node: ast.expr, name: str) -> bool | None:

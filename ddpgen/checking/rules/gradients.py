@@ -111,10 +111,10 @@ def _runs(module: Module, call: ast.Call, place: int, depth: int = 2) -> bool:
 def changed_after_wrap(module: Module) -> Iterator[ast.AST]:
     for call in module.methods("requires_grad_", "add_module", "register_parameter"):
         changed = receiver(call)
-        if part_of_ddp(module, changed) or _parameter_of_ddp(module, changed):
+        if part_of_ddp(module, changed) or parameter_of_ddp(module, changed):
             yield call
     for node, target in module.assignments(ast.Attribute):
-        if target.attr == "requires_grad" and _parameter_of_ddp(module, target.value):
+        if target.attr == "requires_grad" and parameter_of_ddp(module, target.value):
             yield node
         elif matches(node.value, r"^(\w+\.)*nn\.[A-Z]\w*\("):
             if part_of_ddp(module, target.value):
@@ -133,7 +133,8 @@ def part_of_ddp(module: Module, node: ast.expr) -> bool:
     return wrapped_before(module, node)
 
 
-def _parameter_of_ddp(module: Module, node: ast.expr) -> bool:
+def parameter_of_ddp(module: Module, node: ast.expr) -> bool:
+    """A parameter of the wrapped model, of a loop over all of them, or a part of the model."""
     found = binding(module, node) if isinstance(node, ast.Name) else None
     if found and isinstance(found.value, ast.Call):
         if method_name(found.value) in ("parameters", "named_parameters"):
@@ -157,11 +158,7 @@ def reduced_again(module: Module) -> Iterator[ast.AST]:
         if not isinstance(value, ast.Attribute) or value.attr != "grad" or unpacks(call):
             continue
         part = keyword(call, "group", 2) or matches(keyword(call, "op", 1), "MAX|MIN")
-        if (
-            not part
-            and isinstance(value.value, ast.Name)
-            and _parameter_of_ddp(module, value.value)
-        ):
+        if not part and isinstance(value.value, ast.Name) and parameter_of_ddp(module, value.value):
             if not guarded(module, call, WITHOUT_DDP):
                 yield call
 

@@ -11,9 +11,11 @@ from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import follows, is_ddp
 from ddpgen.checking.reading.windows import SCHEDULER
 from ddpgen.checking.registry import ERROR, rule
-from ddpgen.checking.rules.gradients import part_of_ddp
+from ddpgen.checking.rules.gradients import parameter_of_ddp, part_of_ddp
 from ddpgen.checking.rules.output import all_data_shared
 
+# Not the rank of a matrix, as in `lora.rank`.
+_OWN_RANK = r"(?<![\w.])((self|args|process|env|dist)\.)?(local_)?rank\b|get_rank\("
 _IN_PLACE = ("add_", "clamp_", "copy_", "div_", "fill_", "mul_", "normal_", "uniform_", "zero_")
 
 
@@ -62,7 +64,11 @@ def changed_by_rank(module: Module) -> Iterator[ast.AST]:
 
 def _is_weight(module: Module, node: ast.expr) -> bool:
     """Whether an expression is a weight of the wrapped model."""
-    return matches(node, r"\.(weight|bias)(\.data)?$") and part_of_ddp(module, node)
+    if isinstance(node, ast.Attribute) and node.attr == "data":
+        node = node.value
+    if isinstance(node, ast.Name):  # of a loop over model.parameters()
+        return parameter_of_ddp(module, node) and not part_of_ddp(module, node)
+    return matches(node, r"\.(weight|bias)$") and part_of_ddp(module, node)
 
 
 @rule(
@@ -72,8 +78,8 @@ def _is_weight(module: Module, node: ast.expr) -> bool:
 )
 def rate_by_rank(module: Module) -> Iterator[ast.AST]:
     for call, name in module.calls:
-        rate = keyword(call, "lr") if re.match(r"torch\.optim\.[A-Z]\w+$", name) else None
-        if rate is not None and re.search(r"(?<![\w.])(local_)?rank\b|get_rank\(", source(rate)):
+        rate = keyword(call, "lr", 1) if re.match(r"torch\.optim\.[A-Z]\w+$", name) else None
+        if rate is not None and re.search(_OWN_RANK, source(rate)):
             yield rate
 
 

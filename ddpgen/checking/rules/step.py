@@ -116,6 +116,35 @@ def _is_scalers(call: ast.Call) -> bool:
 
 @rule(
     "G7",
+    "gradients are limited before backward or after the step: the update has no limit",
+    "clip them between backward and step",
+)
+def clipped_at_another_time(module: Module) -> Iterator[ast.AST]:
+    for call in module.called("clip_grad_norm_", "clip_grad_value_"):
+        statement = module.statement(call)
+        above = module.parents[statement]
+        blocks = (getattr(above, name, None) for name in ("body", "orelse", "finalbody"))
+        block = next((b for b in blocks if isinstance(b, list) and statement in b), [])
+        kinds = [_kind(module, other) for other in block]
+        place = block.index(statement) if block else 0
+        before, after = "".join(kinds[:place]), "".join(kinds[place + 1 :])
+        early = "B" not in before and re.match("B+S", after)
+        late = "S" not in after and re.search("(^|B)S+$", before)
+        if early or late:
+            yield call
+
+
+def _kind(module: Module, statement: ast.stmt) -> str:
+    """B for a backward, S for an update, C for both or for clipping, else nothing."""
+    if matches(statement, r"clip_grad"):
+        return "C"
+    backward = any(module.methods("backward", below=statement))
+    step = any(is_update(call) for call in module.methods("step", below=statement))
+    return "C" if backward and step else "B" * backward + "S" * step
+
+
+@rule(
+    "G7",
     "a generator of parameters is used up after its first use: this clips nothing",
     "keep a list, or call model.parameters() again",
 )

@@ -8,6 +8,7 @@ from ddpgen.checking.reading.expressions import Function, constant, keyword, nam
 from ddpgen.checking.reading.programs import Module, leads_to, once
 from ddpgen.checking.reading.values import binding, mentions
 from ddpgen.checking.registry import rule
+from ddpgen.checking.rules.alone import WRAPPED
 from ddpgen.checking.rules.data import LOADER
 from ddpgen.checking.rules.output import in_training
 
@@ -183,6 +184,25 @@ def _trains(module: Module, call: ast.Call) -> bool:
     "derive the seed from torch.initial_seed() in the worker, which differs",
 )
 def same_seed_in_workers(module: Module) -> Iterator[ast.AST]:
+    for call, worker in _seeds_of_workers(module):
+        if not mentions(module, call.args[0], rf"\b{worker}\b|initial_seed|worker|rank"):
+            yield call
+
+
+@rule(
+    "S6",
+    "workers of all ranks get these seeds, in every epoch: ranks draw the same augmentation",
+    "derive the seed from torch.initial_seed() in the worker, which differs",
+)
+def same_seed_on_ranks(module: Module) -> Iterator[ast.AST]:
+    if module.program.says(WRAPPED):
+        for call, worker in _seeds_of_workers(module):
+            if names_in(call.args[0]) == {worker}:
+                yield call
+
+
+def _seeds_of_workers(module: Module) -> Iterator[tuple[ast.Call, str]]:
+    """Calls that seed a DataLoader's worker, and the name of its number."""
     for call in module.called(LOADER):
         given = keyword(call, "worker_init_fn")
         bodies: list[ast.Lambda | Function] = [given] if isinstance(given, ast.Lambda) else []
@@ -190,8 +210,6 @@ def same_seed_in_workers(module: Module) -> Iterator[ast.AST]:
             bodies += module.functions.get(given.id, [])
         for body in bodies:
             worker = body.args.args[0].arg if body.args.args else "worker_id"
-            differs = rf"\b{worker}\b|initial_seed|worker|rank"
             for seed in module.calls_below(body):
                 if seed.args and re.search(r"(^|\.|_)seed$", source(seed.func)):
-                    if not mentions(module, seed.args[0], differs):
-                        yield seed
+                    yield seed, worker
