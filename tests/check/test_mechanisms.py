@@ -1872,6 +1872,113 @@ common = torch.utils.data.WeightedRandomSampler(weights, 800)  # <-- S1
 seeded = torch.Generator().manual_seed(seed + rank)
 own = torch.utils.data.WeightedRandomSampler(weights, 800, generator=seeded)
 """,
+    "a loss that is divided for what is shown, or before backward": """\
+model = DDP(build(), device_ids=[local_rank])
+for inputs, targets in loader:
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(inputs), targets)
+    loss.backward()
+    shown = loss.detach().clone()
+    dist.all_reduce(shown)
+    shown /= world_size
+    optimizer.step()
+for inputs, targets in loader:
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(inputs), targets)
+    loss /= dist.get_world_size()  # <-- G2
+    loss.backward()
+    optimizer.step()
+""",
+    "settings of an optimizer by the rank, and gradients that rank 0 alone limits": """\
+model = DDP(build(), device_ids=[local_rank])
+decay = {"weight_decay": 0.1}
+optimizer = torch.optim.AdamW(model.parameters(), lr=0.1 * world_size, **decay)
+other = torch.optim.AdamW(model.parameters(), weight_decay=0.1 if rank == 0 else 0.0)  # <-- G8
+for inputs, targets in loader:
+    optimizer.zero_grad()
+    F.cross_entropy(model(inputs), targets).backward()
+    if rank == 0:
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # <-- G1
+    optimizer.step()
+""",
+    "rank 0 ends before the training, after it, or with a failure": """\
+import sys
+
+if rank == 0 and os.path.exists("done"):
+    sys.exit()  # <-- K8
+if rank == 0 and not os.path.exists("data"):
+    sys.exit(2)
+if os.path.exists("stop"):
+    sys.exit()
+model = DDP(build(), device_ids=[local_rank])
+for inputs, targets in loader:
+    optimizer.zero_grad()
+    F.cross_entropy(model(inputs), targets).backward()
+    optimizer.step()
+if rank == 0:
+    sys.exit()
+""",
+    "norms under both kinds of FSDP": """\
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+
+former = FullyShardedDataParallel(build().to(device))
+torch.nn.utils.clip_grad_norm_(former.parameters(), 1.0)  # <-- F3
+former.clip_grad_norm_(1.0)
+torch.manual_seed(0)
+model = build().to(device)
+for block in model.blocks:
+    fully_shard(block)
+fully_shard(model)
+torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+""",
+    "names of a file, before the wrap and after": """\
+class Trainer:
+    def __init__(self):
+        self.model = build()
+        self.read()
+        self.model = DDP(self.model, device_ids=[local_rank])
+
+    def read(self):
+        self.model.load_state_dict(torch.load("model.pt", map_location="cpu")["model"])
+
+
+model = build()
+model.load_state_dict(torch.load("first.pt", map_location="cpu"))
+model = DDP(model, device_ids=[local_rank])
+model.load_state_dict(torch.load("second.pt", map_location="cpu"))  # <-- K2
+model.module.load_state_dict(torch.load("third.pt", map_location="cpu"))
+if rank == 0:
+    torch.save(model.module.state_dict(), "exported.pt")
+""",
+    "weights alone where a run goes on from, and for others": """\
+if os.path.exists("model.pt"):
+    model.load_state_dict(torch.load("model.pt", map_location="cpu"))
+for inputs, targets in loader:
+    optimizer.zero_grad()
+    F.cross_entropy(model(inputs), targets).backward()
+    optimizer.step()
+if rank == 0:
+    torch.save(model.state_dict(), "model.pt")  # <-- K3
+    torch.save(model.state_dict(), "exported.pt")
+""",
+    "waits of each step, of a log point, and of a measurement": """\
+def measure(model):
+    begin = time.perf_counter()
+    for inputs in loader:
+        model(inputs).sum().backward()
+        torch.cuda.synchronize()
+    return time.perf_counter() - begin
+
+
+def train(model):
+    for number, inputs in enumerate(loader):
+        optimizer.zero_grad()
+        model(inputs).mean().backward()
+        optimizer.step()
+        torch.cuda.empty_cache()  # <-- O4
+        if number % 50 == 0:
+            torch.cuda.synchronize()
+""",
     "seeds of workers that all ranks have": """\
 def own(worker):
     numpy.random.seed(torch.initial_seed() % 2**32)

@@ -3,7 +3,14 @@
 import ast
 from collections.abc import Iterator
 
-from ddpgen.checking.reading.expressions import keyword, matches, method_name, receiver
+from ddpgen.checking.reading.expressions import (
+    keyword,
+    matches,
+    method_name,
+    operands,
+    receiver,
+    source,
+)
 from ddpgen.checking.reading.guards import conditions
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import DDP, mentions
@@ -105,3 +112,30 @@ def divided_again(module: Module) -> Iterator[ast.AST]:
 
 def _without_data(node: ast.expr) -> ast.expr:
     return node.value if isinstance(node, ast.Attribute) and node.attr == "data" else node
+
+
+@rule(
+    "G2",
+    "this loss is divided by the world size, and DDP divides again: the step shrinks",
+    "go backward from this rank's loss, and divide a copy for what is shown",
+)
+def loss_divided_before(module: Module) -> Iterator[ast.AST]:
+    if not module.program.called(DDP) or module.program.says(r"reduction=.sum|\.sum\(\)"):
+        return
+    for call in module.methods("backward"):
+        for node in module.below(module.loop(call) or module.scope(call)):
+            if not isinstance(node, ast.Assign | ast.AugAssign) or node.lineno > call.lineno:
+                continue
+            by = _divisor(node)
+            if by is not None and matches(by, _WORLD) and not isinstance(by, ast.BinOp):
+                target = node.target if isinstance(node, ast.AugAssign) else node.targets[0]
+                if source(target) == source(receiver(call)):
+                    yield node
+
+
+def _divisor(node: ast.Assign | ast.AugAssign) -> ast.expr | None:
+    """What a variable is divided by, and stays the same variable: `loss = loss / n`."""
+    if isinstance(node, ast.AugAssign):
+        return node.value if isinstance(node.op, ast.Div) else None
+    total, count = operands(node.value, ast.Div) or (None, None)
+    return count if total is not None and source(total) == source(node.targets[0]) else None

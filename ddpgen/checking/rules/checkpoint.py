@@ -137,6 +137,24 @@ def compiled_inside(module: Module) -> Iterator[ast.AST]:
             yield call
 
 
+@rule(
+    "K2",
+    "the file has the bare model's names, and a wrapped model expects `module.` before each",
+    "load into the bare one: model.module.load_state_dict(...)",
+)
+def bare_names(module: Module) -> Iterator[ast.AST]:
+    saved = [m for other in module.program.modules for _, m in states(other)]
+    bare = [m for m in saved if isinstance(m, ast.Attribute) and m.attr == "module"]
+    if not bare or module.program.says(r"[\"']module\.[\"']"):
+        return
+    for call in module.methods("load_state_dict"):
+        read = call.args and mentions(module, call.args[0], r"torch\.load\(")
+        wrapped = source(receiver(call)) in {source(m.value) for m in bare}
+        named = isinstance(receiver(call), ast.Name)  # a field may be wrapped later
+        if read and wrapped and named and is_ddp(module, receiver(call)):
+            yield call
+
+
 def _compiled(module: Module, node: ast.expr) -> bool | ast.expr | None:
     if isinstance(node, ast.Call):
         name = module.name(node.func)

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.agreements import agreed
-from ddpgen.checking.reading.expressions import Function, matches
+from ddpgen.checking.reading.expressions import Function, constant, matches
 from ddpgen.checking.reading.guards import conditions, is_zero, zero_guard
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import follows, stands_for
@@ -81,6 +81,24 @@ def _of_others(test: ast.expr, outcome: bool) -> bool:
         joined = isinstance(test.op, ast.And) == outcome
         return joined and any(_of_others(value, outcome) for value in test.values)
     return is_zero(test, not outcome)
+
+
+@rule(
+    "K8",
+    "rank 0 alone ends here, as if all were well, and the others wait for it",
+    "let rank 0 broadcast the decision, and end all ranks",
+)
+def ended_by_rank_0(module: Module) -> Iterator[ast.AST]:
+    if not module.program.says(WRAPPED):
+        return
+    for call, name in module.calls:
+        code = constant(call.args[0]) if call.args else 0
+        if name in ("sys.exit", "exit", "quit", "os._exit") and code == 0:
+            scope = module.calls_below(module.scope(call))
+            trains = any(goes_backward(module, c) for c in scope if c.lineno > call.lineno)
+            if trains and zero_guard(module, call) is not None:
+                if not _tells_others(module, module.statement(call)):
+                    yield call
 
 
 @rule(

@@ -1,4 +1,4 @@
-"""O1, O2, O4: what is said, and by whom. O3 is with the other collectives."""
+"""O1, O2: what is said, and by whom. O3 is with the other collectives."""
 
 import ast
 import re
@@ -6,16 +6,14 @@ from collections.abc import Iterator
 
 from ddpgen.checking.reading.callers import uses
 from ddpgen.checking.reading.expressions import (
-    Function,
     keyword,
     matches,
     method_name,
-    receiver,
     source,
 )
 from ddpgen.checking.reading.guards import conditional, guarded
 from ddpgen.checking.reading.programs import Module
-from ddpgen.checking.reading.values import binding, follows, mentions
+from ddpgen.checking.reading.values import binding, mentions
 from ddpgen.checking.reading.windows import goes_backward
 from ddpgen.checking.registry import WARNING, rule
 from ddpgen.checking.rules.ranks import collectives
@@ -127,75 +125,6 @@ def share_returned(module: Module) -> Iterator[ast.AST]:
                 if looped and isinstance(node, ast.Return) and node.value:
                     if mentions(module, node.value, r" / ", 1):
                         yield node
-
-
-@rule(
-    "O4",
-    "the host waits for the device in every step",
-    "add up on the device, and call .item() at log points only",
-)
-def waits_each_step(module: Module) -> Iterator[ast.AST]:
-    for call in module.methods("item", "tolist"):
-        value = receiver(call)
-        if matches(value, r"loss|norm|acc|correct|grad") and not call.args:
-            if not matches(value, r"^\w*(ids?|shape|label)\b") and _each_step(module, call):
-                yield call
-
-
-def _each_step(module: Module, node: ast.AST) -> bool:
-    """Whether a node belongs to every turn of a loop that goes backward, under no condition."""
-    around = module.loop(node) or _step_function(module, node)
-    if around is None or not list(module.methods("backward", below=around)):
-        return False
-    inner = next(module.methods("backward", below=around))
-    if isinstance(around, ast.For | ast.While) and module.loop(inner) is not around:
-        return False
-    return _without_condition(module, node, around)
-
-
-def _without_condition(module: Module, node: ast.AST, around: ast.AST) -> bool:
-    """Whether a node is reached in every turn of a loop, or call of a function."""
-    for above in module.above(node):
-        if above is around:
-            return True
-        if isinstance(above, ast.If | ast.IfExp | ast.BoolOp | ast.Return | ast.ExceptHandler):
-            return False
-    return False
-
-
-def _step_function(module: Module, node: ast.AST) -> ast.AST | None:
-    """A function of one step: it goes backward, and a loop calls it."""
-    function = module.function(node)
-    return function if function and _in_loop(module, function) else None
-
-
-def _in_loop(module: Module, function: Function, depth: int = 2) -> bool:
-    """Whether a loop calls a function, maybe through another one."""
-    for other, use in uses(module, function):
-        around = other.function(use)
-        if other.loop(use) or (depth and around and _in_loop(other, around, depth - 1)):
-            return True
-    return False
-
-
-@rule(
-    "O4",
-    "this condition is on the device, and the host waits for it in every step",
-    "look at it at log points only",
-)
-def condition_each_step(module: Module) -> Iterator[ast.AST]:
-    for node in module.nodes:
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Compare):
-            around = module.loop(node) or _step_function(module, node)
-            if around and follows(module, node.test.left, _is_norm):
-                if _without_condition(module, node, around):
-                    yield node.test
-
-
-def _is_norm(module: Module, node: ast.expr) -> bool | None:
-    if isinstance(node, ast.Call):
-        return module.name(node.func).endswith("clip_grad_norm_")
-    return None if isinstance(node, ast.Name | ast.Attribute) else False
 
 
 @rule(

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.agreements import agreed
-from ddpgen.checking.reading.expressions import keyword, matches, names_in, receiver, source
+from ddpgen.checking.reading.expressions import matches, names_in, receiver, source
 from ddpgen.checking.reading.guards import zero_guard
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import follows, is_ddp
@@ -50,6 +50,17 @@ def step_on_one_rank(module: Module) -> Iterator[ast.AST]:
 
 @rule(
     "G1",
+    "rank 0 alone limits these gradients, and makes another step than all others",
+    "clip on every rank: DDP has given all of them the same gradients",
+)
+def clipped_on_one_rank(module: Module) -> Iterator[ast.AST]:
+    for call in module.called("clip_grad_norm_", "clip_grad_value_"):
+        if zero_guard(module, call) is not None:
+            yield call
+
+
+@rule(
+    "G1",
     "this changes the weights of one rank, or of each rank in another way: the ranks come apart",
     "change them on all ranks alike, or let rank 0 broadcast them",
 )
@@ -73,14 +84,14 @@ def _is_weight(module: Module, node: ast.expr) -> bool:
 
 @rule(
     "G8",
-    "each rank steps with a learning rate of its own: their weights come apart",
+    "each rank steps with a rate or other settings of its own: their weights come apart",
     "use the world size, not the rank",
 )
-def rate_by_rank(module: Module) -> Iterator[ast.AST]:
+def settings_by_rank(module: Module) -> Iterator[ast.AST]:
     for call, name in module.calls:
-        rate = keyword(call, "lr", 1) if re.match(r"torch\.optim\.[A-Z]\w+$", name) else None
-        if rate is not None and re.search(_OWN_RANK, source(rate)):
-            yield rate
+        if re.match(r"torch\.optim\.[A-Z]\w+$", name):
+            given = [*call.args[1:], *(setting.value for setting in call.keywords)]
+            yield from (value for value in given if re.search(_OWN_RANK, source(value)))
 
 
 @rule(

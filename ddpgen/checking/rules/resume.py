@@ -18,7 +18,7 @@ from ddpgen.checking.reading.guards import guarded
 from ddpgen.checking.reading.programs import Module, once
 from ddpgen.checking.reading.values import follows, mentions
 from ddpgen.checking.registry import WARNING, rule
-from ddpgen.checking.rules.checkpoint import saves
+from ddpgen.checking.rules.checkpoint import loads, saves
 
 _FILES = r"\bi?glob\(|listdir\(|iterdir\("
 _COUNTED = r"step|epoch|iter|\bep?\b|\bit\b"
@@ -107,6 +107,24 @@ def place_missing(module: Module) -> Iterator[ast.AST]:
             counted = re.search(rf"{_COUNTED}|progress|sched|trained|seen", text)
             if moments and not counted and not named_by_place(module, node):
                 yield node
+
+
+@rule(
+    "K3",
+    "the weights alone are saved where the run goes on from: it starts with empty moments",
+    "save the optimizer's state and the place, too, and read them",
+    severity=WARNING,
+)
+def weights_alone(module: Module) -> Iterator[ast.AST]:
+    program = module.program
+    if "backward" not in program.names or program.says(r"opt\w*\.load_state_dict"):
+        return
+    read = {source(c.args[0]) for m in program.modules for c in loads(m) if c.args}
+    for call in module.called("torch.save"):
+        value = keyword(call, "obj", 0)
+        if value is not None and re.search(rf"{_WEIGHTS}\)$", source(value)):
+            if len(call.args) > 1 and source(call.args[1]) in read:
+                yield call
 
 
 @rule(

@@ -91,6 +91,18 @@ def norm_of_a_share(module: Module) -> Iterator[ast.AST]:
 
 
 @rule(
+    "F3",
+    "of FullyShardedDataParallel this sees one share: each rank scales by a norm of its own",
+    "model.clip_grad_norm_(max_norm) puts the norm of all shares together",
+)
+def norm_of_a_former_share(module: Module) -> Iterator[ast.AST]:
+    for call in module.called("torch.nn.utils.clip_grad_norm_"):
+        given = keyword(call, "parameters", 0)
+        if isinstance(given, ast.Call) and follows(module, receiver(given), _is_wrapped):
+            yield call
+
+
+@rule(
     "F4",
     "rank 0 writes its own share of the weights, and the others' shares are lost",
     "torch.distributed.checkpoint.save() on all ranks, or put the shares together first",
