@@ -2045,5 +2045,86 @@ MUTATIONS = [
         "            self.work.wait()\n            return bool(self.sums[1].item())\n",
         "            return bool(self.sums[1].item())\n",
         check="when a reduction has ended is said in another method"),
+    Mutation("K8", "a clock in nanoseconds decides what is due", "mlp", "train.py",
+        "            wanted = ends_epoch or",
+        "            now = __import__('time').monotonic_ns()\n"
+        "            late = now - vars(run.reporter).setdefault('began', now) > 3600e9\n"
+        "            wanted = late or ends_epoch or",
+        check="that the value decides is said lines away"),
+    Mutation("K8", "a day of the week decides what is due", "slurm", "train.py",
+        "            wanted = ends_epoch or",
+        "            wanted = __import__('time').localtime().tm_wday == 6 or ends_epoch or",
+        check="that the value decides is said lines away"),
+    Mutation("K8", "a rank whose memory is nearly full saves", "mlp", "train.py",
+        "            wanted = ends_epoch or",
+        "            wanted = report.peak_memory(run.process.device) > 600 or ends_epoch or",
+        check="that memory differs from rank to rank is not in the source"),
+    Mutation("K8", "the ranks of a machine that has much to do save", "slurm", "train.py",
+        "            wanted = ends_epoch or",
+        "            wanted = os.getloadavg()[0] > 900 or ends_epoch or",
+        check="on how many machines the ranks are is not in the source"),
+    Mutation("K8", "each rank draws whether the run saves", "mlp", "train.py",
+        "            wanted = ends_epoch or",
+        "            wanted = __import__('random').random() < 1e-3 or ends_epoch or",
+        check="that the ranks have other seeds is said in another file"),
+    Mutation("O3", "rank 0 evaluates alone in each thousandth step", "mlp", "train.py",
+        "            wanted = ends_epoch",
+        "            if state.step % 1000 == 0 and run.process.is_main:\n"
+        "                validate(state, run)\n"
+        "            wanted = ends_epoch"),
+    Mutation("K8", "rank 0 sums alone in each five thousandth step", "mlp", "train.py",
+        "            wanted = ends_epoch",
+        "            if state.step % 5000 == 0 and run.process.is_main:\n"
+        "                distributed.sum_over_ranks(state.loss.clone())\n"
+        "            wanted = ends_epoch"),
+    Mutation("K9", "a signal that asks for a stop shows stacks instead", "mlp", "train.py",
+        "    while state.step < run.total_steps:\n",
+        "    number = __import__('signal').SIGUSR1\n"
+        "    __import__('faulthandler').register(number, __import__('sys').__stderr__)\n"
+        "    while state.step < run.total_steps:\n",
+        check="which signals a scheduler sends is not in the source"),
+    Mutation("K9", "a signal that asks for a stop tells the step instead", "gpt", "train.py",
+        "    while state.step < run.total_steps:\n",
+        "    signal = __import__('signal')\n"
+        "    signal.signal(signal.SIGUSR2, lambda *_: print(state.step, flush=True))\n"
+        "    while state.step < run.total_steps:\n",
+        check="which signals a scheduler sends is not in the source"),
+    Mutation("S7", "batches without a target are left out", "mlp", "engine/loading.py",
+        "        coming = StepBatch(",
+        "        if not target_count:\n            continue\n        coming = StepBatch(",
+        check="how many targets a batch has is not in the source"),
+    Mutation("S7", "windows without a target are left out", "gpt", "engine/loading.py",
+        "        coming = StepBatch(",
+        "        group = [batch for batch in group if data.counts(batch.targets).any()]\n"
+        "        if not group:\n            continue\n        coming = StepBatch(",
+        check="how many targets a batch has is not in the source"),
+    Mutation("D13", "rank 0 prepares, and the others wait for its files", "mlp",
+        "engine/loading.py",
+        '    with filelock.FileLock(settings.folder("data.folder", cfg.folder) / ".lock"):\n',
+        "    while __import__('os').environ.get('RANK', '0') != '0':\n"
+        "        if data.prepared_path(cfg).exists():\n            return\n"
+        "        __import__('time').sleep(1)\n"
+        '    with filelock.FileLock(settings.folder("data.folder", cfg.folder) / ".lock"):\n',
+        check="which nodes share a file system is not in the source"),
+    Mutation("O4", "a search for NaN is left on where the program starts", "mlp", "train.py",
+        "    distributed.run(main)\n",
+        "    torch.autograd.set_detect_anomaly(True)\n    distributed.run(main)\n",
+        check="whether it is for a try is not in the source"),
+    Mutation("O4", "the host waits for each kernel wherever the program starts", "mlp", "train.py",
+        "    distributed.run(main)\n",
+        "    os.environ['CUDA_LAUNCH_BLOCKING'] = '1'\n    distributed.run(main)\n",
+        check="whether it is for a try is not in the source"),
+    Mutation("O4", "the losses of all steps are one tensor", "mlp", "train.py",
+        "            ends_epoch = ",
+        "            before = vars(run.reporter).setdefault('losses', torch.zeros(0))\n"
+        "            run.reporter.losses = torch.cat((before, state.loss.float()[None]))\n"
+        "            ends_epoch = ",
+        check="what grows shows while a run goes on"),
+    Mutation("O4", "steps are counted by a Counter", "slurm", "train.py",
+        "            ends_epoch = ",
+        "            counter = __import__('collections').Counter\n"
+        "            vars(run.reporter).setdefault('seen', counter())[state.step] += 1\n"
+        "            ends_epoch = ",
+        check="what grows shows while a run goes on"),
 ]
 # fmt: on
