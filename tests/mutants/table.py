@@ -2126,5 +2126,53 @@ MUTATIONS = [
         "            vars(run.reporter).setdefault('seen', counter())[state.step] += 1\n"
         "            ends_epoch = ",
         check="what grows shows while a run goes on"),
+    Mutation("G8", "a group's own rate, which each step overwrites", "slurm", "optim.py",
+        '    vectors = {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0}\n',
+        '    vectors = {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0}\n'
+        '    vectors["lr"] = 10 * cfg.lr\n',
+        check="that another function sets the rate is said lines away"),
+    Mutation("G8", "rates of layers, which each step overwrites", "slurm", "optim.py",
+        "    return AdamW([matrices, vectors], ",
+        "    layers = [{'params': [p], 'lr': cfg.lr * 0.9**n} for n, p in enumerate(trained)]\n"
+        "    return AdamW(layers, ",
+        check="that another function sets the rate is said lines away"),
+    Mutation("L1", "one GPU of a host for all of its ranks", "hosts", "launch/ssh_host.sh",
+        "--gpus all", "--gpus 1", check=OTHERS),
+    Mutation("L8", "a container whose end nobody waits for", "hosts", "launch/ssh_host.sh",
+        "docker run --rm", "docker run --detach --rm", check=OTHERS),
+    Mutation("D11", "two jobs of ssh have one port", "hosts", "launch/ssh.sh",
+        "    local port=$((20000 + RANDOM % 10000)) folder name\n",
+        "    local port=29500 folder name\n",
+        check="another file starts torchrun with that port"),
+    Mutation("L1", "pods look into a problem in every run", "hosts",
+        "launch/kubernetes/jobset.yaml", "                    - {name: PET_MASTER_PORT",
+        "                    - {name: NCCL_DEBUG, value: INFO}\n"
+        "                    - {name: PET_MASTER_PORT", check=OTHERS),
+    Mutation("L1", "an argument has runs in a folder of the pod", "hosts",
+        "launch/kubernetes/trainjob.yaml", 'args: ["run.name=my-project"]',
+        'args: ["run.name=my-project", "run.folder=/tmp/runs"]', check=OTHERS),
+    Mutation("F4", "the best beside the checkpoints has the shares of rank 0", "fsdp", "train.py",
+        '        state.best, state.best_step = metrics["loss"], state.step\n',
+        '        state.best, state.best_step = metrics["loss"], state.step\n'
+        "        weights = state.model.state_dict()\n"
+        "        if run.process.is_main:\n"
+        '            torch.save(weights, run.folder / "best.pt")\n', check=FSDP),
+    Mutation("F4", "the last weights have the shares of rank 0", "fsdp", "train.py",
+        "    reporter.finish(state)\n",
+        "    reporter.finish(state)\n"
+        "    if process.is_main:\n"
+        '        torch.save([*state.model.parameters()], folder / "last.ckpt")\n', check=FSDP),
+    Mutation("S7", "ranks evaluate no batch that has no target", "fsdp", "steps.py",
+        "        outputs, targets = forward(network, batch, device)\n",
+        "        if not data.counts(batch.targets).any():\n            continue\n"
+        "        outputs, targets = forward(network, batch, device)\n",
+        check="how many targets a batch has is not in the source"),
+    Mutation("K8", "a clock that only rises decides what is due, on several nodes", "slurm",
+        "train.py",
+        "            wanted = ends_epoch or",
+        "            now = __import__('time').monotonic()\n"
+        "            late = now - vars(run.reporter).setdefault('began', now) > 3600\n"
+        "            wanted = late or ends_epoch or",
+        check="that the value decides is said lines away"),
 ]
 # fmt: on
