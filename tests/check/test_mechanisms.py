@@ -873,6 +873,40 @@ while time.time() < deadline:  # <-- K8
     network(next(batches)).backward()
     optimizer.step()
 """,
+    "all wait where the clock of one says so": """\
+def save(step):
+    dist.barrier()
+    if dist.get_rank() == 0:
+        torch.save({"step": step}, "last.pt")
+
+
+network = DDP(build(), device_ids=[local_rank])
+saved = time.monotonic_ns()
+for step, batch in enumerate(loader):
+    optimizer.zero_grad()
+    network(batch).backward()
+    optimizer.step()
+    wanted = time.monotonic_ns() - saved > 3600e9 or step % 1000 == 0
+    if wanted:  # <-- K8
+        save(step)
+        saved = time.monotonic_ns()
+    if time.time() - begun > 60:
+        report(step)
+""",
+    "rank 0 reads the clock for all": """network = DDP(build(), device_ids=[local_rank])
+saved = time.time()
+for step, batch in enumerate(loader):
+    optimizer.zero_grad()
+    network(batch).backward()
+    optimizer.step()
+    late = torch.tensor(time.time() - saved > 3600, device=device)
+    dist.broadcast(late, 0)
+    if late:
+        dist.barrier()
+        saved = time.time()
+    if time.time() - saved > 60 and dist.get_rank() == 0:
+        dist.send(late, 1)
+""",
     "a clock for reports": """\
 network = DDP(build(), device_ids=[local_rank])
 last = time.time()

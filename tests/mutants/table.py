@@ -2045,5 +2045,134 @@ MUTATIONS = [
         "            self.work.wait()\n            return bool(self.sums[1].item())\n",
         "            return bool(self.sums[1].item())\n",
         check="when a reduction has ended is said in another method"),
+    Mutation("K8", "a clock in nanoseconds decides what is due", "mlp", "train.py",
+        "            wanted = ends_epoch or",
+        "            now = __import__('time').monotonic_ns()\n"
+        "            late = now - vars(run.reporter).setdefault('began', now) > 3600e9\n"
+        "            wanted = late or ends_epoch or",
+        check="that the value decides is said lines away"),
+    Mutation("K8", "a day of the week decides what is due", "slurm", "train.py",
+        "            wanted = ends_epoch or",
+        "            wanted = __import__('time').localtime().tm_wday == 6 or ends_epoch or",
+        check="that the value decides is said lines away"),
+    Mutation("K8", "a rank whose memory is nearly full saves", "mlp", "train.py",
+        "            wanted = ends_epoch or",
+        "            wanted = report.peak_memory(run.process.device) > 600 or ends_epoch or",
+        check="that memory differs from rank to rank is not in the source"),
+    Mutation("K8", "the ranks of a machine that has much to do save", "slurm", "train.py",
+        "            wanted = ends_epoch or",
+        "            wanted = os.getloadavg()[0] > 900 or ends_epoch or",
+        check="on how many machines the ranks are is not in the source"),
+    Mutation("K8", "each rank draws whether the run saves", "mlp", "train.py",
+        "            wanted = ends_epoch or",
+        "            wanted = __import__('random').random() < 1e-3 or ends_epoch or",
+        check="that the ranks have other seeds is said in another file"),
+    Mutation("O3", "rank 0 evaluates alone in each thousandth step", "mlp", "train.py",
+        "            wanted = ends_epoch",
+        "            if state.step % 1000 == 0 and run.process.is_main:\n"
+        "                validate(state, run)\n"
+        "            wanted = ends_epoch"),
+    Mutation("K8", "rank 0 sums alone in each five thousandth step", "mlp", "train.py",
+        "            wanted = ends_epoch",
+        "            if state.step % 5000 == 0 and run.process.is_main:\n"
+        "                distributed.sum_over_ranks(state.loss.clone())\n"
+        "            wanted = ends_epoch"),
+    Mutation("K9", "a signal that asks for a stop shows stacks instead", "mlp", "train.py",
+        "    while state.step < run.total_steps:\n",
+        "    number = __import__('signal').SIGUSR1\n"
+        "    __import__('faulthandler').register(number, __import__('sys').__stderr__)\n"
+        "    while state.step < run.total_steps:\n",
+        check="which signals a scheduler sends is not in the source"),
+    Mutation("K9", "a signal that asks for a stop tells the step instead", "gpt", "train.py",
+        "    while state.step < run.total_steps:\n",
+        "    signal = __import__('signal')\n"
+        "    signal.signal(signal.SIGUSR2, lambda *_: print(state.step, flush=True))\n"
+        "    while state.step < run.total_steps:\n",
+        check="which signals a scheduler sends is not in the source"),
+    Mutation("S7", "batches without a target are left out", "mlp", "engine/loading.py",
+        "        coming = StepBatch(",
+        "        if not target_count:\n            continue\n        coming = StepBatch(",
+        check="how many targets a batch has is not in the source"),
+    Mutation("S7", "windows without a target are left out", "gpt", "engine/loading.py",
+        "        coming = StepBatch(",
+        "        group = [batch for batch in group if data.counts(batch.targets).any()]\n"
+        "        if not group:\n            continue\n        coming = StepBatch(",
+        check="how many targets a batch has is not in the source"),
+    Mutation("D13", "rank 0 prepares, and the others wait for its files", "mlp",
+        "engine/loading.py",
+        '    with filelock.FileLock(settings.folder("data.folder", cfg.folder) / ".lock"):\n',
+        "    while __import__('os').environ.get('RANK', '0') != '0':\n"
+        "        if data.prepared_path(cfg).exists():\n            return\n"
+        "        __import__('time').sleep(1)\n"
+        '    with filelock.FileLock(settings.folder("data.folder", cfg.folder) / ".lock"):\n',
+        check="which nodes share a file system is not in the source"),
+    Mutation("O4", "a search for NaN is left on where the program starts", "mlp", "train.py",
+        "    distributed.run(main)\n",
+        "    torch.autograd.set_detect_anomaly(True)\n    distributed.run(main)\n",
+        check="whether it is for a try is not in the source"),
+    Mutation("O4", "the host waits for each kernel wherever the program starts", "mlp", "train.py",
+        "    distributed.run(main)\n",
+        "    os.environ['CUDA_LAUNCH_BLOCKING'] = '1'\n    distributed.run(main)\n",
+        check="whether it is for a try is not in the source"),
+    Mutation("O4", "the losses of all steps are one tensor", "mlp", "train.py",
+        "            ends_epoch = ",
+        "            before = vars(run.reporter).setdefault('losses', torch.zeros(0))\n"
+        "            run.reporter.losses = torch.cat((before, state.loss.float()[None]))\n"
+        "            ends_epoch = ",
+        check="what grows shows while a run goes on"),
+    Mutation("O4", "steps are counted by a Counter", "slurm", "train.py",
+        "            ends_epoch = ",
+        "            counter = __import__('collections').Counter\n"
+        "            vars(run.reporter).setdefault('seen', counter())[state.step] += 1\n"
+        "            ends_epoch = ",
+        check="what grows shows while a run goes on"),
+    Mutation("G8", "a group's own rate, which each step overwrites", "slurm", "optim.py",
+        '    vectors = {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0}\n',
+        '    vectors = {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0}\n'
+        '    vectors["lr"] = 10 * cfg.lr\n',
+        check="that another function sets the rate is said lines away"),
+    Mutation("G8", "rates of layers, which each step overwrites", "slurm", "optim.py",
+        "    return AdamW([matrices, vectors], ",
+        "    layers = [{'params': [p], 'lr': cfg.lr * 0.9**n} for n, p in enumerate(trained)]\n"
+        "    return AdamW(layers, ",
+        check="that another function sets the rate is said lines away"),
+    Mutation("L1", "one GPU of a host for all of its ranks", "hosts", "launch/ssh_host.sh",
+        "--gpus all", "--gpus 1", check=OTHERS),
+    Mutation("L8", "a container whose end nobody waits for", "hosts", "launch/ssh_host.sh",
+        "docker run --rm", "docker run --detach --rm", check=OTHERS),
+    Mutation("D11", "two jobs of ssh have one port", "hosts", "launch/ssh.sh",
+        "    local port=$((20000 + RANDOM % 10000)) folder name\n",
+        "    local port=29500 folder name\n",
+        check="another file starts torchrun with that port"),
+    Mutation("L1", "pods look into a problem in every run", "hosts",
+        "launch/kubernetes/jobset.yaml", "                    - {name: PET_MASTER_PORT",
+        "                    - {name: NCCL_DEBUG, value: INFO}\n"
+        "                    - {name: PET_MASTER_PORT", check=OTHERS),
+    Mutation("L1", "an argument has runs in a folder of the pod", "hosts",
+        "launch/kubernetes/trainjob.yaml", 'args: ["run.name=my-project"]',
+        'args: ["run.name=my-project", "run.folder=/tmp/runs"]', check=OTHERS),
+    Mutation("F4", "the best beside the checkpoints has the shares of rank 0", "fsdp", "train.py",
+        '        state.best, state.best_step = metrics["loss"], state.step\n',
+        '        state.best, state.best_step = metrics["loss"], state.step\n'
+        "        weights = state.model.state_dict()\n"
+        "        if run.process.is_main:\n"
+        '            torch.save(weights, run.folder / "best.pt")\n', check=FSDP),
+    Mutation("F4", "the last weights have the shares of rank 0", "fsdp", "train.py",
+        "    reporter.finish(state)\n",
+        "    reporter.finish(state)\n"
+        "    if process.is_main:\n"
+        '        torch.save([*state.model.parameters()], folder / "last.ckpt")\n', check=FSDP),
+    Mutation("S7", "ranks evaluate no batch that has no target", "fsdp", "steps.py",
+        "        outputs, targets = forward(network, batch, device)\n",
+        "        if not data.counts(batch.targets).any():\n            continue\n"
+        "        outputs, targets = forward(network, batch, device)\n",
+        check="how many targets a batch has is not in the source"),
+    Mutation("K8", "a clock that only rises decides what is due, on several nodes", "slurm",
+        "train.py",
+        "            wanted = ends_epoch or",
+        "            now = __import__('time').monotonic()\n"
+        "            late = now - vars(run.reporter).setdefault('began', now) > 3600\n"
+        "            wanted = late or ends_epoch or",
+        check="that the value decides is said lines away"),
 ]
 # fmt: on

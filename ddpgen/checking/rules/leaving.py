@@ -1,4 +1,4 @@
-"""K8: loops of the training that one rank leaves."""
+"""K8: loops of the training that one rank leaves, and what one rank comes to alone."""
 
 import ast
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from ddpgen.checking.reading.values import follows, stands_for
 from ddpgen.checking.reading.windows import goes_backward
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.alone import WRAPPED
-from ddpgen.checking.rules.ranks import is_collective
+from ddpgen.checking.rules.ranks import collectives, is_collective
 
 _CLOCK = r"(?<!\w)(time|monotonic|perf_counter)(_ns)?\(\)|datetime\.(now|utcnow)\("
 
@@ -37,6 +37,43 @@ def left_by_own_clock(module: Module) -> Iterator[ast.AST]:
         trains = any(goes_backward(module, call) for call in module.calls_below(loop))
         if trains and not agreed(module, node.test):
             yield node
+
+
+@rule(
+    "K8",
+    "each rank reads its own clock: one comes here a step early, and waits for the others",
+    "let rank 0 decide and broadcast that, or reduce the decision over all ranks",
+)
+def joined_by_own_clock(module: Module) -> Iterator[ast.AST]:
+    for node in module.nodes:
+        loop = module.loop(node) if isinstance(node, ast.If) else None
+        if not isinstance(node, ast.If) or loop is None or zero_guard(module, node) is not None:
+            continue
+        trains = any(goes_backward(module, call) for call in module.calls_below(loop))
+        if trains and _by_clock(module, node.test) and not agreed(module, node.test):
+            calls = [call for statement in node.body for call in module.calls_below(statement)]
+            if any(_joins(module, call) for call in calls):
+                yield node
+
+
+def _joins(module: Module, call: ast.Call) -> bool:
+    """Whether all ranks must take part in a call that this rank makes."""
+    if zero_guard(module, call) is not None:
+        return False
+    inside = (collectives(other, function) for other, function in module.callees(call))
+    return is_collective(module, call) or any(inside)
+
+
+def _by_clock(module: Module, test: ast.expr, depth: int = 2) -> bool:
+    """Whether a time decides, or a condition to which a name in the test was set."""
+    for part in _parts(test):
+        if follows(module, part, _is_clock):
+            return True
+        found = [(other, value) for other, value in stands_for(module, part) if depth]
+        joined = [(other, value) for other, value in found if isinstance(value, ast.BoolOp)]
+        if any(_by_clock(other, value, depth - 1) for other, value in joined):
+            return True
+    return False
 
 
 @rule(

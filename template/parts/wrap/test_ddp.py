@@ -27,9 +27,10 @@ def test_ddp_gets_gpu_and_config(view: str, tmp_path: Path, monkeypatch: Patch) 
     options = handed(monkeypatch, common.settings(tmp_path, *changed), torch.device("cuda", 1))
     assert options["device_ids"] == [torch.device("cuda", 1)], "not the GPU of the local rank"
     assert (options["bucket_cap_mb"], options["gradient_as_bucket_view"]) == (7, view == "true")
-    assert options["find_unused_parameters"] is {{ dynamic_graph }}, "{{ 'blocks are left out' if dynamic_graph else 'a search in each step, for nothing' }}"
     # {% if static_graph %}
-    assert options["static_graph"]
+    assert not options["find_unused_parameters"] and options["static_graph"], "searches each step"
+    # {% else %}
+    assert options["find_unused_parameters"] is {{ dynamic_graph }}, "{{ 'blocks are left out' if dynamic_graph else 'a search in each step, for nothing' }}"
     # {% endif %}
     # {% if clusters != ['local'] %}
     assert options.get("init_sync", True), "ranks with other layers would go unnoticed"

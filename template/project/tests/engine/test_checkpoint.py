@@ -51,23 +51,24 @@ def test_reason_is_said(manifest: str, tmp_path: Path, capsys: pytest.CaptureFix
     assert capsys.readouterr().out == f"passed over {bad}: {REASONS[manifest]}\n"
 
 
-def heard() -> list[str | bool]:
-    """The signals that ask for a stop; then whether a minute is over, each 25 seconds."""
+def heard(folder: Path, numbers: list[int]) -> list[int | bool]:
+    """The signals that ask a run for a stop; then whether a minute is over, each 25 seconds."""
+    found = list[int | bool]()
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    stop, names = checkpoint.StopRequest(0.0), list[str | bool]()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
-        signal.raise_signal(number)
-        names += [number.name[3:]] * stop()
-        stop.received = False
+    common.replace(checkpoint.StopRequest, "_note", lambda _, number, frame: found.append(number))
+    common.before_step(lambda _: [*map(signal.raise_signal, numbers)])
+    common.train_short_epochs([*common.SMALL, f"run.folder={folder}", "train.max_steps=1"])
     common.replace(time, "monotonic", iter(range(0, 100, 25)).__next__)
     signal.signal(signal.SIGINT, ignored := signal.SIG_IGN)  # as nohup does
     minute = checkpoint.StopRequest(1.0)
-    return [*names, minute(), minute(), minute(), signal.getsignal(signal.SIGINT) == ignored]
+    return [*found, minute(), minute(), minute(), signal.getsignal(signal.SIGINT) == ignored]
 
 
-def test_schedulers_may_send_any_signal() -> None:
+def test_schedulers_may_send_any_signal(tmp_path: Path) -> None:
     """Launch files and schedulers send one before they end a job; or `max_minutes` are over."""
-    assert processes.run(1, heard) == [["TERM", "INT", "USR1", "USR2", False, False, True, True]]
+    signals = [signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2]
+    (found,) = processes.run(1, heard, tmp_path, signals)
+    assert found == [*signals, False, False, True, True], "a signal asks for no stop any more"
 
 
 def test_power_cut_leaves_whole_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

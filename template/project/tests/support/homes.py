@@ -1,9 +1,11 @@
 """Notices, on one machine, what goes wrong on several: CPU tensors, waits, clocks that differ."""
 
 import datetime
+import itertools
 import sys
 import time
 from collections.abc import Callable, Iterable
+from types import BuiltinFunctionType
 from typing import Any, ClassVar
 
 import torch
@@ -16,6 +18,7 @@ from support import common
 
 ADDS = {"__iadd__", "__isub__", "add_", "sub_", "copy_"}  # into a tensor that is there
 MAKERS = {"tensor", "as_tensor", "zeros", "ones", "full", "empty", "arange", "scalar_tensor"}
+CPU, HOURS = time.process_time, itertools.count(0, 25)  # each look at the date is a day later
 OWN = ("config", "data", "model", "optim", "steps", "train")  # the programs that users edit
 
 
@@ -24,17 +27,19 @@ class Hasty(datetime.datetime):
 
     @classmethod
     def now(cls, tz: datetime.tzinfo | None = None) -> Any:
-        return super().now(tz) + datetime.timedelta(hours=10_000 * time.process_time())
+        return super().now(tz) + datetime.timedelta(hours=10_000 * CPU())
 
 
 def hurry() -> None:
     """Let clocks run fast, by whatever names the project's programs call them."""
     clocks: dict[Any, Any] = {datetime.datetime: Hasty}
-    for clock in (time.time, time.monotonic, time.perf_counter):
-        clocks[clock] = lambda clock=clock: 3_600_000 * clock()
+    clocks[time.localtime] = lambda *_: time.gmtime(3600 * next(HOURS))
+    for kind in ("time", "monotonic", "perf_counter", "process_time"):
+        for clock in (getattr(time, kind), getattr(time, f"{kind}_ns")):
+            clocks[clock] = lambda clock=clock: 3_600_000 * clock()
     for module in (time, datetime, *(sys.modules[name] for name in OWN)):
         for name, value in [*vars(module).items()]:
-            if isinstance(value, type(time.time) | type) and value in clocks:
+            if isinstance(value, BuiltinFunctionType | type) and value in clocks:
                 common.replace(module, name, clocks[value])
 
 
