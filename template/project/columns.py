@@ -389,7 +389,9 @@ def read_new(
     if not ends[-1]:
         raise config.ConfigError(f"{', '.join(map(str, files))}: there are no rows")
     numbers = {name: _join(name, parts, [*files], cfg.numbers) for name in learnt["numbers"]}
+    empty = {name: a.cast(pa.float64()) for name, a in numbers.items() if a.null_count == len(a)}
     texts = {name: _join(name, parts, [*files], "") for name in learnt["texts"]}
+    numbers |= empty  # in Parquet a column without a value may be one of texts
     table = Table(numbers | texts, [*files], ends)
     for name, array in numbers.items():
         if array.type == pa.float64():

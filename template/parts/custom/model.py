@@ -14,6 +14,7 @@
 - Every parameter takes part in every forward. Without a gradient for one of them, DDP would wait
   for it; if that is what you want, generate the project with dynamic_graph.
 # {% endif %}
+- Weights are real numbers of known shapes, with dense gradients: no lazy modules, no sparse=True.
 - `forward` returns one tensor, the sample first: several outputs are laid side by side, and
   `loss_sum` takes them apart.
 # {% if sharded %}

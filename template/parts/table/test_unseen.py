@@ -146,6 +146,10 @@ def test_cells_that_are_new_are_said(
     (tmp_path / "new.csv").write_text("\n".join(lines[:3]))
     predict.main([str(rent), str(tmp_path / "new.csv"), "--output", str(tmp_path / "out.csv")])
     assert capsys.readouterr().out.startswith("wrote ")
+    nothing = {"size": pa.nulls(9, pa.string()), "rooms": pa.nulls(9), "district": ["north"] * 9}
+    parquet.write_table(pa.table(nothing), tmp_path / "new.parquet")
+    predict.main([str(rent), str(tmp_path / "new.parquet"), "--output", str(tmp_path / "out.csv")])
+    assert capsys.readouterr().out.startswith("column 'size': 9 of 9 cells are empty")
 
 
 CODES = ["007", "7", "2.50", "2.5", "TRUE", "A12", "1e3", "1000"]
