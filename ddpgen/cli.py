@@ -4,16 +4,13 @@ Little is imported here, not even `pathlib` or `typing`, so that help answers at
 """
 
 import argparse
-import io
 import os
 import sys
 from collections.abc import Sequence
 from functools import partial
 
-from ddpgen import __version__
-from ddpgen.errors import FAILURE, USER_MISTAKE, DdpgenError
-
-INTERRUPTED = 130
+from ddpgen import __version__, streams
+from ddpgen.errors import FAILURE, INTERRUPTED, USER_MISTAKE, DdpgenError
 
 _EXAMPLES = """\
 examples:
@@ -43,10 +40,25 @@ In a project:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0, 1 failure, 2 user's mistake, 130 interrupted."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
-    words = sys.argv[1:] if argv is None else argv
+    streams.prepare()
+    try:
+        try:
+            return _run(sys.argv[1:] if argv is None else argv)
+        finally:
+            sys.stdout.flush()
+    except DdpgenError as error:
+        print(f"ddpgen: {error}", file=sys.stderr)
+        return error.exit_code
+    except (KeyboardInterrupt, EOFError):
+        print("\nddpgen: cancelled, nothing was changed", file=sys.stderr)
+        return INTERRUPTED
+    except OSError as error:
+        if streams.is_lost(error):
+            return FAILURE
+        raise
+
+
+def _run(words: Sequence[str]) -> int:
     parser = _parser(words)
     arguments, unknown = parser.parse_known_args(words)
     if unknown:
@@ -59,22 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.command is None:
         parser.print_help(sys.stderr)
         return USER_MISTAKE
-    try:
-        from ddpgen import commands
+    from ddpgen import commands
 
-        code = commands.run(arguments)
-        sys.stdout.flush()
-    except DdpgenError as error:
-        print(f"ddpgen: {error}", file=sys.stderr)
-        return error.exit_code
-    except (KeyboardInterrupt, EOFError):
-        print("\nddpgen: cancelled, nothing was changed", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:
-        # The reader of a pipe has left; nothing more can be said on stdout.
-        sys.stderr.close()
-        return FAILURE
-    return code
+    return commands.run(arguments)
 
 
 class _Version(argparse.Action):

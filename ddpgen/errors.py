@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 USER_MISTAKE = 2
 FAILURE = 1
+INTERRUPTED = 130
 # Of Python's own reader of programs, which has no memory for what is nested too deeply.
 NO_PROGRAM = (SyntaxError, ValueError, RecursionError, MemoryError)
 

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -389,7 +389,9 @@ def read_new(
     if not ends[-1]:
         raise config.ConfigError(f"{', '.join(map(str, files))}: there are no rows")
     numbers = {name: _join(name, parts, [*files], cfg.numbers) for name in learnt["numbers"]}
+    empty = {name: a.cast(pa.float64()) for name, a in numbers.items() if a.null_count == len(a)}
     texts = {name: _join(name, parts, [*files], "") for name in learnt["texts"]}
+    numbers |= empty  # in Parquet a column without a value may be one of texts
     table = Table(numbers | texts, [*files], ends)
     for name, array in numbers.items():
         if array.type == pa.float64():
@@ -403,6 +405,26 @@ def read_new(
         return table, whole[0] if len(whole) == 1 else _joined(whole)
     except pa.ArrowException as error:
         raise config.ConfigError(f"{files[0]} and the other files do not fit: {error}") from error
+
+
+def doubts(table: Table, learnt: dict[str, dict[str, Any]], categories: Tensor) -> Iterator[str]:
+    """Words about cells of new rows such as no row of the training had, column by column."""
+    for name, numbers in zip(learnt["texts"], categories.T, strict=True):
+        if len(unknown := (numbers == 0).nonzero().flatten().tolist()):
+            cell = table.columns[name][unknown[0]].as_py()
+            shown = "an empty cell" if cell is None else repr(cell)
+            yield (
+                f"column {name!r}: {len(unknown):,} of {len(numbers):,} cells are new to the model "
+                f"and tell it nothing, such as {shown} ({table.place(unknown[0])})"
+            )
+    for name, (*_, has_gaps) in learnt["numbers"].items():
+        empty = pc.is_null(table.columns[name], nan_is_null=True)
+        if not has_gaps and (count := pc.sum(empty).as_py()):
+            first = table.place(pc.index(empty, True).as_py())
+            yield (
+                f"column {name!r}: {count:,} of {len(empty):,} cells are empty, which none was in "
+                f"the training: the median stands for them ({first})"
+            )
 
 
 def _carried(path: Path, part: Any) -> Any:

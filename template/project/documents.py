@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+import sys
 import sysconfig
 from bisect import bisect_left, insort
 from collections.abc import Iterator
@@ -74,15 +75,18 @@ def prepare(cfg: config.Data, folder: Path) -> None:
     weights = fetch(cfg.pretrained) if cfg.pretrained else ""
     splits = read_splits(cfg)
     tokenizer = open_tokenizer(cfg, weights) if weights else train_tokenizer(cfg, splits["train"])
+    vocabulary = count_known(weights) if weights else len(tokenizer)
     if cfg.template:
         tokenizer.chat_template = _read(Path(cfg.template))
     encoded = {name: encode(records, tokenizer) for name, records in splits.items()}
     rows = {name: pack(cut(some, cfg.length), cfg.length) for name, some in encoded.items()}
-    for name, (inputs, *_) in rows.items():
+    for name, (inputs, _, targets) in rows.items():
         if not len(inputs):
             raise config.ConfigError(
                 f"data.length = {cfg.length}: no answer of the {name} split begins so early"
             )
+        if unknown := hub.unknown(torch.cat((inputs, targets)), tokenizer, vocabulary):
+            raise config.ConfigError(f"data.pretrained = {cfg.pretrained!r}: {unknown}")
     torch.save(rows, folder / ROWS)
     tokenizer.save_pretrained(folder / TOKENIZER)
     words = _words([document for some in encoded.values() for document in some], cfg.length)
@@ -90,7 +94,7 @@ def prepare(cfg: config.Data, folder: Path) -> None:
     chat = any(isinstance(record.content, list) for record in splits["train"])
     if tokenizer.eos_token_id is None and not (chat and ends_of_answers(tokenizer)):
         words += "; the tokenizer has no token that ends texts, so the model learns no end"
-    about = {"vocabulary": len(tokenizer), "weights": weights, "chat": chat, "words": words}
+    about = {"vocabulary": vocabulary, "weights": weights, "chat": chat, "words": words}
     about["names"] = [hub.name_of(tokenizer)]
     (folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
 
@@ -385,12 +389,15 @@ def open_tokenizer(cfg: config.Data, folder: str) -> Any:
     positions = getattr(size, "max_position_embeddings", cfg.length)
     if cfg.length > positions:
         raise config.ConfigError(f"data.length = {cfg.length}: the model has {positions} positions")
-    if len(tokenizer) > (rows := getattr(size, "vocab_size", len(tokenizer))):
-        raise config.ConfigError(
-            f"data.pretrained = {cfg.pretrained!r}: the tokenizer has {len(tokenizer)} tokens, the "
-            f"model {rows}: call resize_token_embeddings of the model, and save the model again"
-        )
     return tokenizer
+
+
+def count_known(folder: str) -> int:
+    """How many tokens a pretrained model has vectors for; its tokenizer may have more or fewer."""
+    import transformers
+
+    size = transformers.AutoConfig.from_pretrained(folder).get_text_config()
+    return int(getattr(size, "vocab_size", sys.maxsize))
 
 
 def train_tokenizer(cfg: config.Data, records: list[Record]) -> Any:

@@ -24,7 +24,7 @@ LAYERS = [
     ["asking"],
     ["fetching"],
     ["renaming"],
-    ["documents", "errors", "origin", "__init__"],
+    ["documents", "errors", "origin", "streams", "__init__"],
 ]
 # The checker knows nothing of templates; of projects the checker knows what was renamed in them.
 APART = ("checking", ["renaming", "documents", "errors", "origin", "__init__"])

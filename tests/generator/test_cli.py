@@ -189,7 +189,7 @@ finally:
 """
     command = [sys.executable, "-c", probe]
     run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert run.stderr == "MORE ['ddpgen', 'ddpgen.cli', 'ddpgen.errors']\n"
+    assert run.stderr == "MORE ['ddpgen', 'ddpgen.cli', 'ddpgen.errors', 'ddpgen.streams']\n"
 
 
 @pytest.mark.parametrize("columns", ["", "0", "50", "200", "wide", "-3"])
@@ -349,6 +349,43 @@ def test_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
         check=False,
     )
     assert run.stderr == ""
+
+
+@pytest.mark.parametrize("words", ["options", "--version", "new p --defaults --dry-run"])
+def test_output_that_cannot_be_written_is_said(words: str, tmp_path: Path) -> None:
+    """As on a full disk, in one line."""
+    run = subprocess.run(
+        ["sh", "-c", f"{COMMAND[0]} -m ddpgen {words} > /dev/full"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert run.returncode == 1
+    assert run.stderr == "ddpgen: cannot write: No space left on device\n"
+
+
+@pytest.mark.parametrize("closed", ["<&- >&- 2>&-", ">&-", "2>&-", "<&-"])
+def test_streams_that_are_closed_lead_nowhere(closed: str, tmp_path: Path) -> None:
+    """As under a scheduler: what is done well ends well, and no file takes what is said."""
+    command = f"{COMMAND[0]} -m ddpgen new p --defaults {closed}"
+    run = subprocess.run(
+        ["sh", "-c", command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    (tmp_path / "other").mkdir()
+    ddpgen("new", "p", "--defaults", cwd=tmp_path / "other")
+    for path in map(Path, everything(tmp_path / "other/p")):
+        if (tmp_path / "other/p" / path).is_file():
+            assert (tmp_path / "p" / path).read_bytes() == (
+                tmp_path / "other/p" / path
+            ).read_bytes()
 
 
 @pytest.mark.parametrize("words", [["--cluster", "slurm"], ["--cluster=slurm"]])

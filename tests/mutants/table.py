@@ -1732,7 +1732,7 @@ MUTATIONS = [
         "return outputs - torch.where(data.counts(targets), targets, outputs.detach())",
         "return (outputs - targets).nan_to_num(0.0)", check=CONTENT),
     Mutation("K10", "a run goes on with other categories", "table", "data.py",
-        "*categories, *self.labels]", "*texts, *self.labels]",
+        "*categories, *self.labels, *units]", "*texts, *self.labels, *units]",
         check="which values a run must keep only its program knows"),
     Mutation("K10", "a run goes on with the tokens of another tokenizer", "gpt", "corpus.py",
         "sha256(Path(cfg.tokenizer).read_bytes())", "sha256(cfg.tokenizer.encode())",

@@ -264,6 +264,17 @@ def test_error_of_the_disk_is_no_damage(project: Path) -> None:
         checkpoint.newest_good(run)
 
 
+def test_checkpoints_that_were_copied_without_their_manifests_stay(project: Path) -> None:
+    """A run that began anew would remove them; one file may be of a first save that never ended."""
+    checkpoint, run = saved(project)
+    for path in (run / "checkpoints").glob("*.json"):
+        path.unlink()
+    with pytest.raises(checkpoint.config.ConfigError, match=r"no checkpoint of .* is good"):
+        checkpoint.newest_good(run)
+    checkpoint.path_of(run, 1).unlink()
+    assert checkpoint.newest_good(run) == ""
+
+
 @pytest.mark.parametrize(
     ("reason", "lasts"),
     [

@@ -123,6 +123,19 @@ def rename_category(folder: Path) -> None:
     path.write_text(path.read_text().replace("north", "west"))
 
 
+def correct_cells(folder: Path) -> None:
+    """As many rows as before, of which some numbers are others."""
+    path = folder / "sales.csv"
+    path.write_text(path.read_text().replace(",2,", ",3,"))
+
+
+def change_currency(folder: Path) -> None:
+    """As of some prices, which all get a digit in front."""
+    header, *rows = (folder / "sales.csv").read_text().splitlines()
+    dearer = (",1".join(row.rsplit(",", 1)) for row in rows)
+    (folder / "sales.csv").write_text("\n".join([header, *dearer]))
+
+
 def rename_class(folder: Path) -> None:
     (folder / "photos/cat").rename(folder / "photos/wolf")
 
@@ -143,6 +156,8 @@ RENAMED = [
     ("mlp", rename_kind, "'tulip'"),
     ("table", rename_column, "'rooms'"),
     ("table", rename_category, "'region=north'"),
+    ("table", correct_cells, "'unit of rooms: .*'"),
+    ("table", change_currency, "'unit of the target: .*'"),
     ("resnet", rename_class, "'cat'"),
     ("vision", rename_class, "'cat'"),
     ("text-classifier", rename_label, "'1'"),
@@ -169,6 +184,24 @@ def test_names_that_changed_end_a_resume(
     assert 2 in refused.codes, refused.output
     said = f"{name} of the data changed: choose another run.name"
     assert re.search(said, refused.output), refused.output
+
+
+@pytest.mark.parametrize("model", ["mlp", "table", "resnet", "gpt", "text-classifier"])
+def test_data_that_moved_are_the_same(model: str, tmp_path: Path) -> None:
+    """As on another machine: the run goes on, and says where it reads."""
+    template.write(completed({"model": model, "checkpoint": True}), tmp_path)
+    arguments = lines()[model].split()
+    source = arguments[0].removeprefix("data.source=")
+    WRITTEN[source](tmp_path / source)
+    small = ["data.window=32", "data.windows_per_epoch=64"] if model == "gpt" else []
+    arguments += [*small, "run.name=run", "train.max_steps=2"]
+    assert forkserver.train(tmp_path, 2, arguments).codes == [0, 0]
+    (tmp_path / "moved").mkdir()
+    (tmp_path / source).rename(tmp_path / "moved" / source)
+    arguments[0] = f"data.source={tmp_path / 'moved' / source}"
+    moved = forkserver.train(tmp_path, 2, [*arguments, "train.max_steps=3"])
+    assert moved.codes == [0, 0], moved.output
+    assert f"data.source was {source!r}, is '{tmp_path}/moved" in moved.output
 
 
 def test_most_families_have_the_line() -> None:

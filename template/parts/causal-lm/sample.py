@@ -11,7 +11,7 @@ from torch import Tensor
 
 import config
 import documents
-from engine import distributed, loading
+from engine import distributed, hub, loading
 from tools import trained
 
 
@@ -36,6 +36,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     run = trained.open_run(arguments.run, arguments.newest)
     tokenizer = transformers.AutoTokenizer.from_pretrained(trained.tokenizer_folder(run.shape))
     tokens = encode(tokenizer, arguments.prompt, arguments.system, run.shape.chat)
+    if unknown := hub.unknown(tokens, tokenizer, run.shape.vocabulary):
+        raise config.ConfigError(f"--prompt: {unknown}")
     loading.seed_all("sample", arguments.seed)
     write(run, tokens, tokenizer, arguments)
 

@@ -605,16 +605,22 @@ def test_weights_that_are_tied_are_there_once(tmp_path: Path) -> None:
     assert inner.get_output_embeddings().weight.equal(inner.get_input_embeddings().weight)
 
 
-def test_tokenizer_of_more_tokens_than_the_network_is_refused(tmp_path: Path) -> None:
-    """As where tokens were added, and no rows to the network's table: a GPU would only abort."""
+def test_tokens_that_the_network_does_not_know_are_refused(tmp_path: Path) -> None:
+    """Where tokens were added, and texts have them: a GPU would only abort. Unused ones may be."""
     save_pretrained(tmp_path / "pretrained")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "pretrained")
-    tokenizer.add_tokens(["<added>"])
+    known = len(tokenizer)
+    tokenizer.add_tokens([f"<{number}>" for number in range(9)])
     tokenizer.save_pretrained(tmp_path / "pretrained")
     source = write(tmp_path / "chats.jsonl", CHATS)
     cfg = settings(tmp_path, source=source, pretrained=str(tmp_path / "pretrained"))
-    with pytest.raises(config.ConfigError, match=r"the tokenizer has \d+ tokens, the model \d+"):
-        data.prepare(cfg)
+    splits, _ = opened(cfg)
+    assert splits.shape.vocabulary == known
+    more = [{"role": "user", "content": "What?"}, {"role": "assistant", "content": "A <3> here."}]
+    source = write(tmp_path / "more.jsonl", [*CHATS, *[more] * 9])
+    reason = rf"the texts have the token <3> \({known + 3}\), and the model knows {known}: call"
+    with pytest.raises(config.ConfigError, match=reason):
+        data.prepare(replace(cfg, source=source))
 
 
 def test_node_without_the_network_fetches_it(

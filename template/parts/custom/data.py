@@ -9,6 +9,8 @@
 - `__getitems__` gives the same sample for the same number in every process. Augmentation belongs to
   the training split, and draws from torch's global generator, which the loader seeds by the place
   of the batch.
+- Files are opened in `__getitems__`, when a process needs them first. Workers of the loader would
+  share a file that `open_splits` opens: where one seeks, another reads.
 - `Batch` may have any number of tensors, the sample first in each. All but the last go to the
   model's `forward`, in their order; the last is `targets`.
 - A target that is IGNORE does not count: the loader marks the samples that fill up a batch, and you

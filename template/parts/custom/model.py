@@ -14,6 +14,14 @@
 - Every parameter takes part in every forward. Without a gradient for one of them, DDP would wait
   for it; if that is what you want, generate the project with dynamic_graph.
 # {% endif %}
+- Weights are real numbers of known shapes, with dense gradients: no lazy modules, no sparse=True.
+- `forward` returns one tensor, the sample first: several outputs are laid side by side, and
+  `loss_sum` takes them apart.
+# {% if sharded %}
+- `forward` changes no buffer: ranks would not share them.
+# {% elif batch_norm == 'group' %}
+- `forward` changes no buffer: ranks share buffers with batch_norm=sync and batch_norm=local alone.
+# {% endif %}
 - `loss_sum` and `metric_sums` are sums over the targets that count, never means: ranks may have
   different numbers of targets, and the caller divides once by the number of all ranks.
 - Mask with `torch.where`, not by boolean indexing: a shape that depends on values makes the host

@@ -41,10 +41,16 @@ class Shape:
 
     @property
     def names(self) -> list[str]:
-        """Columns, texts of categories and classes: the weights know them by their order."""
+        """Columns, texts of categories and classes: the weights know them by their order.
+
+        And the unit of each number, its mean and deviation: with others the weights mean others.
+        """
         texts: dict[str, list[str | None]] = self.columns["texts"]
         categories = [f"{name}={text}" for name, known in texts.items() for text in known]
-        return [*self.columns["numbers"], *categories, *self.labels]
+        scales = {name: learnt[1:3] for name, learnt in self.columns["numbers"].items()}
+        scales |= {"the target": [self.mean, self.unit]}
+        units = [f"unit of {name}: {m:.6g} ± {d:.6g}" for name, (m, d) in scales.items()]
+        return [*self.columns["numbers"], *categories, *self.labels, *units]
 
 
 class Table(Dataset[Batch]):

@@ -83,6 +83,9 @@ def test_numbers_texts_and_gaps(name: str, tmp_path: Path) -> None:
     others = flats() | {"district": [text and text.upper() for text in flats()["district"]]}
     other = prepared(tmp_path, write(tmp_path / f"2-{name}", others)).shape
     assert other.names != shape.names, "a run would go on with other categories"
+    larger = flats() | {"size": [10 * size for size in flats()["size"]]}
+    other = prepared(tmp_path, write(tmp_path / f"3-{name}", larger)).shape
+    assert other.names != shape.names, "a run would go on in other units"
 
 
 @pytest.mark.parametrize("mark", [" ", "   ", "NA", "?", "not known"])

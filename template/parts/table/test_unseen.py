@@ -130,6 +130,28 @@ def test_gaps_and_unknown_texts(rent: Path, tmp_path: Path) -> None:
     assert one == pytest.approx(other, NEAR)
 
 
+def test_cells_that_are_new_are_said(
+    rent: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Texts that no row of the training had, and gaps where no number was missing; with a place."""
+    lines = ["size,rooms,district", "20.5,1,north", "21.5,,", "22.5,2,abroad", "?,2,North"]
+    (tmp_path / "new.csv").write_text("\n".join(lines))
+    predict.main([str(rent), str(tmp_path / "new.csv"), "--output", str(tmp_path / "out.csv")])
+    said = capsys.readouterr().out.splitlines()[:-1]
+    beginning = "column 'district': 2 of 4 cells are new to the model and tell it nothing, such as "
+    assert said[0] == f"{beginning}'abroad' ({tmp_path / 'new.csv'}, row 3)"
+    assert said[1].startswith("column 'size': 1 of 4 cells are empty, which none was in the train")
+    assert said[1].endswith(f"({tmp_path / 'new.csv'}, row 4)")
+    assert len(said) == 2
+    (tmp_path / "new.csv").write_text("\n".join(lines[:3]))
+    predict.main([str(rent), str(tmp_path / "new.csv"), "--output", str(tmp_path / "out.csv")])
+    assert capsys.readouterr().out.startswith("wrote ")
+    nothing = {"size": pa.nulls(9, pa.string()), "rooms": pa.nulls(9), "district": ["north"] * 9}
+    parquet.write_table(pa.table(nothing), tmp_path / "new.parquet")
+    predict.main([str(rent), str(tmp_path / "new.parquet"), "--output", str(tmp_path / "out.csv")])
+    assert capsys.readouterr().out.startswith("column 'size': 9 of 9 cells are empty")
+
+
 CODES = ["007", "7", "2.50", "2.5", "TRUE", "A12", "1e3", "1000"]
 
 

@@ -9,17 +9,23 @@ import torch
 
 import columns
 import data
+from engine import distributed
 from tools import trained
 
 KIND = "CSV or Parquet files"
 
 
-def read(files: Sequence[Path], run: trained.Trained) -> tuple[data.Table, Any]:
+def read(
+    files: Sequence[Path], run: trained.Trained, process: distributed.Process
+) -> tuple[data.Table, Any]:
     """The rows as the model takes them, and as the files have them."""
     table, whole = columns.read_new(files, run.shape.columns, run.cfg.data)
+    numbers, categories = columns.apply(table, run.shape.columns)
+    if process.is_main:
+        for line in columns.doubts(table, run.shape.columns, categories):
+            print(line)
     nothing = torch.full((len(whole),), data.IGNORE)
-    rows = data.Batch(*columns.apply(table, run.shape.columns), nothing)
-    return data.Table(rows), whole
+    return data.Table(data.Batch(numbers, categories, nothing)), whole
 
 
 def held_out(run: trained.Trained) -> Any:

@@ -111,6 +111,7 @@ class Pretrained(NamedTuple):
     folder: str
     tokenizer: Any
     labels: list[str]  # of its head's classes; none where it has no head for classes
+    known: int  # how many tokens it has vectors for; the tokenizer may have more or fewer
 
 
 def counts(targets: Tensor) -> Tensor:
@@ -141,13 +142,16 @@ def prepare(cfg: config.Data) -> None:
         known = open_pretrained(cfg)
     else:
         tokenizer = train_tokenizer([row.text for row in train], cfg.vocabulary)
-        known = Pretrained("", tokenizer, [])
+        known = Pretrained("", tokenizer, [], len(tokenizer))
     labels = known.labels if sorted(known.labels) == classes else classes
     padding = known.tokenizer.pad_token_id
     encoded = [_encode(rows, known.tokenizer, labels, cfg.length) for rows in (train, val)]
+    for inputs, _ in encoded:
+        if unknown := hub.unknown(inputs, known.tokenizer, known.known):
+            raise config.ConfigError(f"data.pretrained = {cfg.pretrained!r}: {unknown}")
     about = {
         "classes": len(labels),
-        "vocabulary": len(known.tokenizer),
+        "vocabulary": known.known,
         "padding": padding,
         "weights": known.folder,
         "labels": labels,
@@ -408,14 +412,12 @@ def open_pretrained(cfg: config.Data) -> Pretrained:
     if reason := _refusal(cfg, size, tokenizer, network):
         raise config.ConfigError(f"data.pretrained = {cfg.pretrained!r}: {reason}")
     has_head = any("SequenceClassification" in name for name in size.architectures or [])
-    return Pretrained(folder, tokenizer, [*size.id2label.values()] if has_head else [])
+    labels = [*size.id2label.values()] if has_head else []
+    return Pretrained(folder, tokenizer, labels, network.get_input_embeddings().num_embeddings)
 
 
 def _refusal(cfg: config.Data, size: Any, tokenizer: Any, network: Any) -> str:
     """Why texts as the tokenizer gives them would not fit the network, or ''."""
-    rows = network.get_input_embeddings().num_embeddings
-    if len(tokenizer) > rows:
-        return f"the tokenizer has {len(tokenizer)} tokens, the model {rows}"
     if tokenizer.pad_token_id is None:
         return (
             "the tokenizer has no token for padding: name one in pad_token of its "

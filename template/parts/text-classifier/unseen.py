@@ -12,6 +12,7 @@ import transformers
 
 import config
 import data
+from engine import hub
 from tools import trained
 
 KIND = "CSV, JSON lines or Parquet files"
@@ -27,6 +28,8 @@ def read(files: Sequence[Path], run: trained.Trained) -> tuple[data.Texts, Any]:
         raise config.ConfigError(f"{', '.join(map(str, files))}: there are no rows")
     tokenizer = transformers.AutoTokenizer.from_pretrained(trained.tokenizer_folder(run.shape))
     inputs = data.encode([str(row[cfg.text]) for row in rows], tokenizer, cfg.length)
+    if unknown := hub.unknown(inputs, tokenizer, run.shape.vocabulary):
+        raise config.ConfigError(f"{', '.join(map(str, files))}: {unknown}")
     nothing = torch.full((len(rows),), data.IGNORE)
     return data.Texts(inputs, nothing), table_of(rows)
 

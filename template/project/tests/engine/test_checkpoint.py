@@ -29,7 +29,7 @@ def test_rotation_keeps_what_was_just_written(tmp_path: Path) -> None:
     newest.write_bytes(b"damaged")
     with pytest.raises(config.ConfigError, match="no checkpoint of"):  # it would be overwritten
         checkpoint.newest_good(tmp_path)
-    for path in newest.parent.glob("*.json"):
+    for path in [*newest.parent.glob("*.json"), newest]:
         path.unlink()
     assert checkpoint.newest_good(tmp_path) == "", "a first save that never ended is nothing"
 
