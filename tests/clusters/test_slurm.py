@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.clusters.checkpoints import assert_same, last_checkpoint
-from tests.clusters.slurm_jobs import submit
+from tests.clusters.slurm_jobs import Job, submit
 from tests.clusters.slurm_lab import Lab
 
 ANSWERS = {
@@ -80,6 +80,21 @@ def test_cluster_without_gpus(
 ) -> None:
     own = {"gpus_per_node": 0, "processes_per_node": 2, "gpu_type": ""}
     job = submit(lab, project(**ANSWERS | own), environment, "train.max_steps=1", script=script)
+    job.finish()
+    assert last_checkpoint(job.run)["world_size"] == 4
+
+
+@pytest.mark.parametrize("script", [TORCHRUN, pytest.param(DIRECT, marks=pytest.mark.thorough)])
+def test_job_submitted_from_a_session_on_a_node_trains(
+    script: str, lab: Lab, project: Callable[..., Path], environment: dict[str, str]
+) -> None:
+    """The variables of the session come along, and srun obeys them, or ends at once."""
+    folder = project(**ANSWERS, memory="500M")
+    limits = ("--gpus=1", "--cpus-per-gpu=1", "--mem-per-cpu=100")
+    session = ("salloc", "--quiet", "--partition=batch", *limits)
+    sbatch = ("sbatch", "--parsable", script, "train.max_steps=1", ON_CPU)
+    number = lab.command(*session, *sbatch, cwd=folder, env=environment)
+    job = Job(lab, folder, number)
     job.finish()
     assert last_checkpoint(job.run)["world_size"] == 4
 

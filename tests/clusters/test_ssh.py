@@ -93,6 +93,29 @@ def test_two_hosts_form_one_world(
     assert not network.processes_of(folder)
 
 
+@pytest.fixture
+def nameless(hosts: network.Network, folder: Path) -> Iterator[Path]:
+    """The project, on hosts that know each other's addresses only."""
+    names, listed = hosts.folder / "hosts", folder / "launch" / "hosts.txt"
+    known, given = names.read_text(), listed.read_text()
+    names.write_text("127.0.0.1 localhost\n")
+    listed.write_text("".join(f"root@{hosts.address(host)}\n" for host in ("host1", "host2")))
+    yield folder
+    names.write_text(known)
+    listed.write_text(given)
+
+
+def test_hosts_that_know_no_names_form_one_world(
+    hosts: network.Network, nameless: Path, environment: dict[str, str]
+) -> None:
+    arguments = ("run.name=nameless", "train.max_steps=1", "train.epochs=1")
+    launch = start(hosts, nameless, environment, *arguments, "ddp.timeout_seconds=20")
+    output, _ = launch.communicate(timeout=300)
+    assert launch.returncode == 0, output
+    (manifest,) = (nameless / "runs" / "nameless" / "checkpoints").glob("*.json")
+    assert json.loads(manifest.read_text())["world_size"] == 4
+
+
 def test_preflight_names_both_hosts(
     hosts: network.Network, folder: Path, environment: dict[str, str]
 ) -> None:

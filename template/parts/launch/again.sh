@@ -144,7 +144,7 @@ look_back() {
 same_run=() # the argument with which a start continues the run of the start before
 start_again() {
     trap 'rm -rf "$JOB_FOLDER" || true' EXIT # a file server keeps what is open: no job fails by that
-    while begin_start "$1"; do
+    while begin_start "$1" || exit; do
         start_once
         look_back
         [[ ! -e $JOB_FOLDER/RUN ]] || same_run=(run.name="$(<"$JOB_FOLDER/RUN")")

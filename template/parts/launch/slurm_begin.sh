@@ -11,7 +11,9 @@ fi
 
 # What the submission has left out, or brought along from another allocation, decides nothing here.
 export SLURM_EXPORT_ENV=ALL
-unset SLURM_GPUS SLURM_GPUS_PER_TASK NODE_RANK
+unset SLURM_GPUS SLURM_GPUS_PER_TASK SLURM_GPU_BIND SLURM_CPU_BIND SLURM_CPUS_PER_GPU SLURM_NTASKS_PER_GPU NODE_RANK
+# A step has the cores that it is told, and without a number of its own all memory of the job.
+unset SLURM_TRES_PER_TASK SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE
 
 # {% if modules %}
 # The shell function `module` reads variables that are not set, and may not come along with the submission.
@@ -36,4 +38,6 @@ export NPROC={{ processes_per_node if not gpus_per_node else "$SLURM_GPUS_ON_NOD
 read -r HEAD < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 export HEAD
 # Two jobs on one node must not share a port; below 32768, where the kernel takes its own.
-export PORT=$((20000 + SLURM_JOB_ID % 10000))
+PORT=$((20000 + SLURM_JOB_ID % 10000))
+while (: <"/dev/tcp/localhost/$PORT") 2>/dev/null; do PORT=$((PORT + 1)); done
+export PORT

@@ -6,8 +6,10 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -229,6 +231,14 @@ def insist(job: subprocess.Popen[bytes], number: int) -> int:
 def cancel(job: subprocess.Popen[bytes]) -> None:
     """End a script and all that it started, as a scheduler does for its users."""
     os.killpg(job.pid, signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def service() -> Iterator[int]:
+    """A service of this machine: its port, which is that of the job of the same number."""
+    port = 20_000 + os.getpid() % 10_000
+    with socket.create_server(("", port)):
+        yield port
 
 
 def directives(script: str, mark: str) -> dict[str, str]:
