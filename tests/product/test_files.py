@@ -249,6 +249,31 @@ def test_an_option_that_is_off_leaves_no_trace(chosen: list[Answers]) -> None:
             assert not re.search(r"\bfolders\.[a-z]|is_meta", "\n".join(code)), answers
 
 
+# Words about runs that go on, and about what they go on from.
+GOES_ON = re.compile(
+    r"\bcheckpoints?\b|\bresum(e|es|ed|ing)\b|\brestart(s|ed|ing)?\b(?!=0)|\ba requeue\b"
+    r"|start before",
+    re.IGNORECASE,
+)
+
+
+@pytest.mark.parametrize("tracker", ["tensorboard", "wandb", "mlflow"])
+@pytest.mark.parametrize("sharding", ["off", "fsdp"])
+def test_project_without_checkpoints_speaks_of_none(tracker: str, sharding: str) -> None:
+    """No comment, message or page promises that a run goes on which cannot."""
+    watch = ["spikes", "ranks", "speed"] + ["replicas"] * (sharding == "off")
+    tools = ["preflight", "memory", "scaling", "profile"]
+    answers = {"model": "gpt", "checkpoint": False, "watch": watch, "tools": tools, "nodes": 2}
+    answers |= {
+        "tracker": tracker,
+        "sharding": sharding,
+        "clusters": ["ssh", "slurm", "pbs", "lsf"],
+    }
+    for path, text in template.project(answers):
+        own = path.startswith("tests/") or path.endswith((".yml", ".ignore"))
+        assert own or not (hit := GOES_ON.search(text)), f"{path}: {hit}"
+
+
 def test_readme_names_only_files_that_are_there() -> None:
     for answers in programs.every_pair():
         names = set(

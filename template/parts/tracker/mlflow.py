@@ -1,11 +1,17 @@
 """Metrics for MLflow, at MLFLOW_TRACKING_URI or in a database beside the runs.
 
 A thread sends them, so that a server that does not answer holds up neither steps nor ends. What the
+# {% if checkpoint %}
 server lacks comes when it answers again, or with the next start of the run, from metrics.jsonl.
+# {% else %}
+server lacks comes when it answers again, before the end of the run; metrics.jsonl has all.
+# {% endif %}
 """
 
 import dataclasses
+# {% if checkpoint %}
 import json
+# {% endif %}
 import os
 import threading
 import time
@@ -22,16 +28,29 @@ PROJECT = {{ project_name | tojson }}
 
 
 class Tracker:
-    """Rank 0's record of a run; it goes on where a restarted run continues."""
+    """Rank 0's record of a run{{ '; it goes on where a restarted run continues' if checkpoint else '' }}."""
 
+    # {% if checkpoint %}
     def __init__(self, cfg: config.Config, history: Path, step: int) -> None:
         self.cfg, self.folder = cfg, history.parent
+    # {% else %}
+    def __init__(self, cfg: config.Config, folder: Path) -> None:
+        self.cfg, self.folder = cfg, folder
+    # {% endif %}
+        # {% if checkpoint %}
         self.id_file = self.folder / "mlflow_id"  # kept over restarts
         if step == 0:
             self.id_file.unlink(missing_ok=True)
+        # {% else %}
+        self.id_file = self.folder / "mlflow_id"
+        # {% endif %}
         self.client: mlflow.MlflowClient | None = None
         self.last: dict[str, int] = {}  # the newest step that the record has of each name
+        # {% if checkpoint %}
         self.rows = _history(history)  # not in the record yet, or not known to be
+        # {% else %}
+        self.rows: list[tuple[int, dict[str, float]]] = []  # not in the record yet
+        # {% endif %}
         self.news, self.ending = threading.Event(), threading.Event()
         self.news.set()
         self.thread = threading.Thread(target=self._record, daemon=True)
@@ -48,7 +67,11 @@ class Tracker:
         self.news.set()
         self.thread.join(60)
         if self.rows or self.thread.is_alive():
+            # {% if checkpoint %}
             print("MLflow lacks the last rows: the next start of this run brings them", flush=True)
+            # {% else %}
+            print("MLflow lacks the last rows, which metrics.jsonl has", flush=True)
+            # {% endif %}
 
     def _record(self) -> None:
         """Send rows until the run ends. After a failure the thread waits, and tries again."""
@@ -80,7 +103,11 @@ class Tracker:
         del self.rows[: len(rows)]
 
     def _open(self) -> mlflow.MlflowClient:
+        # {% if checkpoint %}
         """Find or make the run, which the start before has ended, and see which steps are there."""
+        # {% else %}
+        """Make the run, unless it was made before the server failed; see which steps are there."""
+        # {% endif %}
         beside = f"sqlite:///{self.folder.parent.absolute() / 'mlflow.db'}"
         with filelock.FileLock(self.folder.parent / "mlflow.lock"):  # runs that start at one moment
             client = mlflow.MlflowClient(os.environ.get("MLFLOW_TRACKING_URI", beside))
@@ -101,9 +128,11 @@ class Tracker:
         for section, values in dataclasses.asdict(self.cfg).items():
             for key, value in values.items():
                 client.log_param(run_id, f"{section}.{key}", value)
+# {% if checkpoint %}
 
 
 def _history(path: Path) -> list[tuple[int, dict[str, float]]]:
     """The steps and values that the starts before have written."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return [(row.pop("step"), row) for row in map(json.loads, lines)]
+# {% endif %}

@@ -9,12 +9,18 @@ from engine import settings
 
 
 class Tracker:
-    """Rank 0's record of a run; it goes on where a restarted run continues."""
+    """Rank 0's record of a run{{ '; it goes on where a restarted run continues' if checkpoint else '' }}."""
 
+    # {% if checkpoint %}
     def __init__(self, cfg: config.Config, folder: Path, step: int) -> None:
         # Points of an earlier start from after its checkpoint are hidden: they come again.
         self.writer = SummaryWriter(folder / "tensorboard", purge_step=step + 1)
         self.writer.add_text("config", f"    {settings.dump(cfg)}".replace("\n", "\n    "), step)
+    # {% else %}
+    def __init__(self, cfg: config.Config, folder: Path) -> None:
+        self.writer = SummaryWriter(folder / "tensorboard")
+        self.writer.add_text("config", f"    {settings.dump(cfg)}".replace("\n", "\n    "))
+    # {% endif %}
 
     def log(self, step: int, row: dict[str, float]) -> None:
         """Record the values of a step."""

@@ -1,7 +1,9 @@
 """Metrics for Weights & Biases; WANDB_MODE=offline keeps them on this machine."""
 
 import dataclasses
+# {% if checkpoint %}
 import uuid
+# {% endif %}
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,12 +16,19 @@ PROJECT = {{ project_name | tojson }}
 
 
 class Tracker:
-    """Rank 0's record of a run; it goes on where a restarted run continues."""
+    """Rank 0's record of a run{{ '; it goes on where a restarted run continues' if checkpoint else '' }}."""
 
+    # {% if checkpoint %}
     def __init__(self, cfg: config.Config, folder: Path, step: int) -> None:
         values, run_id = dataclasses.asdict(cfg), _run_id(folder, step)
         try:
             self.run = _begin(folder, run_id, values)
+    # {% else %}
+    def __init__(self, cfg: config.Config, folder: Path) -> None:
+        values = dataclasses.asdict(cfg)
+        try:
+            self.run = _begin(folder, values)
+    # {% endif %}
         except (AuthenticationError, UsageError) as error:
             raise config.ConfigError(
                 f"Weights & Biases: {error}: `wandb login` or WANDB_API_KEY gives a key; "
@@ -27,11 +36,11 @@ class Tracker:
             ) from error
         except CommError as error:  # the training does not need the server
             print(f"warning: Weights & Biases does not answer: {error}", flush=True)
-            self.run = _begin(folder, run_id, values, "offline")
-            print(f"to send this start's record later: wandb sync {self.run.dir}/..", flush=True)
+            self.run = _begin(folder, {{ 'run_id, ' if checkpoint else '' }}values, "offline")
+            print(f"to send this {{ "start" if checkpoint else "run" }}'s record later: wandb sync {self.run.dir}/..", flush=True)
 
     def log(self, step: int, row: dict[str, float]) -> None:
-        """Record the values of a step. Steps that the run has already are passed over by W&B."""
+        """Record the values of a step.{{ ' Steps that the run has already are passed over by W&B.' if checkpoint else '' }}"""
         try:
             self.run.log(row, step=step)
         except (Error, OSError) as error:  # metrics.jsonl has all, and the training goes on
@@ -47,20 +56,25 @@ class Tracker:
 
 def _begin(
     folder: Path,
+    # {% if checkpoint %}
     run_id: str,
+    # {% endif %}
     values: dict[str, Any],
     mode: Literal["offline"] | None = None,  # None: as WANDB_MODE says
 ) -> wandb.Run:
     return wandb.init(
         project=PROJECT,
         name=folder.name,
+        # {% if checkpoint %}
         id=run_id,
         resume="allow",
+        # {% endif %}
         dir=folder,
         config=values,
         mode=mode,
         settings=wandb.Settings(init_timeout=60, finish_timeout=60),
     )
+# {% if checkpoint %}
 
 
 def _run_id(folder: Path, step: int) -> str:
@@ -69,3 +83,4 @@ def _run_id(folder: Path, step: int) -> str:
     if step == 0 or not path.exists():
         path.write_text(uuid.uuid4().hex[:8])
     return path.read_text()
+# {% endif %}

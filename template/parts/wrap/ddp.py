@@ -8,7 +8,7 @@ def wrap(model: nn.Module, process: Process, cfg: config.Config) -> DistributedD
         print("SyncBatchNorm needs GPUs: on CPUs each rank normalises its own micro-batch")
     # {% endif %}
     model = model.to(process.device)
-    if cfg.run.compile:  # in place, so that names in checkpoints stay as they are
+    if cfg.run.compile:  # in place: names of weights stay as they are
         model.compile()
     return DistributedDataParallel(
         model,

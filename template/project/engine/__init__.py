@@ -1,1 +1,1 @@
-"""The machinery of a training: who sees what, process groups, state, checkpoints, reports."""
+"""The machinery of a training: processes, devices, data, state and reports."""

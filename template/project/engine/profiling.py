@@ -44,7 +44,7 @@ class Recorder:
     def __init__(
         self, cfg: config.Profile, folder: Path, process: distributed.Process, done: int
     ) -> None:
-        """`done` steps were done before a restart: the recording begins behind them.
+        """`done` steps are done already: the recording begins behind them.
 
         Raises ConfigError where steps are to be marked for Nsight and there is no GPU.
         """

@@ -282,10 +282,11 @@ def test_history_gets_its_rows_when_the_disk_is_full_no_more(
 
 
 def test_best_before_stays_where_the_best_was_not_written(tmp_path: Path) -> None:
-    """The second step was the best, and the disk was full."""
-    for step, best in ((1, 1), (3, 2), (4, 2), (5, 2)):
+    """The second step was the best, and the disk was full; the numbers get a digit more."""
+    first = 10**8 - 1
+    for step, best in ((first, first), *((first + n, first + 1) for n in (2, 3, 4))):
         values = {"model": {}, "step": step, "best_step": best, "config": {}}
         checkpoint.write(path := checkpoint.path_of(tmp_path, step), values, world_size=2)
         checkpoint.rotate(path, keep=1, best_step=best)
-    assert [path.stem[-1] for path in checkpoint.found(path.parent)] == ["1", "5"]
-    assert checkpoint.best_of(path.parent, 2).stem[-1] == "1"
+    assert [int(path.stem[5:]) for path in checkpoint.found(path.parent)] == [first, first + 4]
+    assert checkpoint.best_of(path.parent, first + 1) == checkpoint.path_of(tmp_path, first)

@@ -22,9 +22,9 @@ def save(run: Path, step: int) -> Path:
 
 def test_rotation_keeps_what_was_just_written(tmp_path: Path) -> None:
     """A damaged file of a later step does not count, and leftovers of a save go."""
-    save(tmp_path, 9).write_bytes(b"")
-    (leftover := save(tmp_path, 4).with_suffix(".pt.partial")).touch()
-    checkpoint.rotate(newest := save(tmp_path, 5), keep=1, best_step=0)
+    save(tmp_path, 10**8 + 4).write_bytes(b"")
+    (leftover := save(tmp_path, 10**8 - 1).with_suffix(".pt.partial")).touch()
+    checkpoint.rotate(newest := save(tmp_path, 10**8), keep=1, best_step=0)
     assert checkpoint.newest_good(tmp_path) == str(newest) and not leftover.exists()
     newest.write_bytes(b"damaged")
     with pytest.raises(config.ConfigError, match="no checkpoint of"):  # it would be overwritten
