@@ -1,5 +1,6 @@
 """The answers of a trained run: of the length asked for, and as the model has learnt them."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,3 +70,14 @@ MISTAKES = {
 def test_mistakes_are_said(reason: str, run: Path) -> None:
     with pytest.raises(config.ConfigError, match=reason):
         sample.main([str(run), "--prompt=?", MISTAKES[reason]])
+
+
+def test_tokens_that_the_network_does_not_know_are_named(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tokenizer of a pretrained network may have more: a GPU would only abort."""
+    opened = trained.open_run(run)
+    few = opened._replace(shape=replace(opened.shape, vocabulary=5))
+    monkeypatch.setattr(trained, "open_run", lambda *_: few)
+    with pytest.raises(config.ConfigError, match=r"--prompt: .* token .*, and the model knows 5:"):
+        sample.main([str(run), "--prompt=?"])

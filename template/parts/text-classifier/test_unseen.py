@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from pyarrow import csv, parquet
 import config
 import train
 from support import common, processes
-from tools import predict
+from tools import predict, trained, unseen
 
 ROWS = [{"text": f'A "good, day" {n}\nfor us.', "label": "yes"} for n in range(20)]
 ROWS += [{"text": f"Nothing of {n}", "label": "no"} for n in range(20)]
@@ -73,6 +74,16 @@ def test_other_columns_come_along(run: Path, tmp_path: Path) -> None:
     assert all(row["predicted"] in ("no", "yes") for row in found)
     predict.main([str(run), new, "--output", str(tmp_path / "new.parquet")])
     assert parquet.read_table(tmp_path / "new.parquet")["at"][0].as_py() == {"day": 1, "of": "ü"}
+
+
+def test_tokens_that_the_network_does_not_know_are_named(run: Path, tmp_path: Path) -> None:
+    """The tokenizer of a pretrained network may have more: a GPU would only abort."""
+    opened = trained.open_run(run)
+    few = opened._replace(shape=replace(opened.shape, vocabulary=5))
+    path = tmp_path / "new.jsonl"
+    write(path, [{"text": "Some words."}])
+    with pytest.raises(config.ConfigError, match=r"new.jsonl: .*, and the model knows 5: call"):
+        unseen.read([path], few)
 
 
 def test_files_that_do_not_fit_are_named(run: Path, tmp_path: Path) -> None:
