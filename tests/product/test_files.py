@@ -252,7 +252,7 @@ def test_an_option_that_is_off_leaves_no_trace(chosen: list[Answers]) -> None:
 # Words about runs that go on, and about what they go on from.
 GOES_ON = re.compile(
     r"\bcheckpoints?\b|\bresum(e|es|ed|ing)\b|\brestart(s|ed|ing)?\b(?!=0)|\ba requeue\b"
-    r"|start before",
+    r"|start before|, saves\b|\bsaving\b|save and end|, save,|another job's run",
     re.IGNORECASE,
 )
 
@@ -260,7 +260,7 @@ GOES_ON = re.compile(
 @pytest.mark.parametrize("tracker", ["tensorboard", "wandb", "mlflow"])
 @pytest.mark.parametrize("sharding", ["off", "fsdp"])
 def test_project_without_checkpoints_speaks_of_none(tracker: str, sharding: str) -> None:
-    """No comment, message or page promises that a run goes on which cannot."""
+    """No comment, message or page promises that a run goes on which cannot, or waits for a save."""
     watch = ["spikes", "ranks", "speed"] + ["replicas"] * (sharding == "off")
     tools = ["preflight", "memory", "scaling", "profile"]
     answers = {"model": "gpt", "checkpoint": False, "watch": watch, "tools": tools, "nodes": 2}
