@@ -162,7 +162,9 @@ def say(record_property: Callable[[str, object], None]) -> Callable[[str], None]
     return partial(record_property, "said")
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: Any, exitstatus: pytest.ExitCode, config: pytest.Config
+) -> None:
     for report in terminalreporter.stats.get("passed", []):
         for name, text in report.user_properties:
             if name == "said":
@@ -170,7 +172,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     for report in terminalreporter.stats.get("rerun", []):
         terminalreporter.section(f"first try of {report.nodeid}", sep="-")
         terminalreporter.write_line(report.longreprtext)
-    for page in config.getoption("--page"):
+    whole = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    for page in config.getoption("--page") if whole else ():  # an end before says too little
         writer = importlib.import_module(PAGES[page.name])
         writer.write(terminalreporter, page)
     if summary := config.pluginmanager.get_plugin(SUMMARY):
