@@ -17,6 +17,7 @@ import pytest
 import torch
 from tokenizers import ByteLevelBPETokenizer, Tokenizer
 
+from ddpgen.rendering.render import render
 from product import forkserver, template
 from product.preloaded import run_tests
 
@@ -214,7 +215,7 @@ MASKED = {
 def test_a_second_input_changes_the_data_and_the_model_alone(
     tmp_path: Path, run_tool: Tool, forked: Path
 ) -> None:
-    template.write({"model": "custom"}, tmp_path)
+    render({"model": "custom"}, tmp_path)
     for name, edits in MASKED.items():
         text = (tmp_path / name).read_text()
         for old, new in edits.items():
