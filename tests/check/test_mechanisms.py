@@ -1923,6 +1923,16 @@ for inputs, targets in loader:
     loss.backward()
     optimizer.step()
 """,
+    "a loss that is divided for a hook, which adds gradients up": """\
+model = DDP(build(), device_ids=[local_rank])
+model.register_comm_hook(None, add_up)
+for inputs, targets in loader:
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(inputs), targets)
+    loss = loss / world_size
+    loss.backward()
+    optimizer.step()
+""",
     "settings of an optimizer by the rank, and gradients that rank 0 alone limits": """\
 model = DDP(build(), device_ids=[local_rank])
 decay = {"weight_decay": 0.1}

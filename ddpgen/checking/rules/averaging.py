@@ -25,6 +25,8 @@ _ELSEWHERE = (
     r"\.grad\b|(average|reduce|sync)\w*_(grad|param|model)|register_\w*hook|parallelize_module|"
     r"distributed\.(rpc|pipelining|tensor|autograd)|DTensor|\.tp\b|no_sync"
 )
+# Losses that are sums, and gradients that a hook of the program reduces.
+_SUMS = r"reduction=.sum|\.sum\(\)|register_comm_hook"
 _WORLD = r"world|get_size|num_replicas|n_?(gpus|ranks|proc)"
 _DIVIDES = (
     r"\.grad(\.data)? [*/]=|\.grad(\.data)?\.(true_)?(div|mul)_?\(|ReduceOp\.AVG|"
@@ -120,7 +122,7 @@ def _without_data(node: ast.expr) -> ast.expr:
     "go backward from this rank's loss, and divide a copy for what is shown",
 )
 def loss_divided_before(module: Module) -> Iterator[ast.AST]:
-    if not module.program.called(DDP) or module.program.says(r"reduction=.sum|\.sum\(\)"):
+    if not module.program.called(DDP) or module.program.says(_SUMS):
         return
     for call in module.methods("backward"):
         for node in module.below(module.loop(call) or module.scope(call)):
