@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 SECONDS = HERE / "seconds.json"
 LONG = 5.0  # seconds of a test, where four run on two cores, from which on the test takes turns
 QUICKEST = 10.0  # seconds of the quickest row of a test, below which this row always runs
-TURNS = 20
+TURNS = 20  # commits, of which about one runs a test that takes long
 # However long they take: the default project's own tests, a job of SLURM on two nodes, the first
 # page that users follow.
 ALWAYS = (
@@ -81,7 +81,7 @@ def left_out(test: str, others: Collection[str], minutes: float) -> str:
         minutes: after which no test begins any more, or 0.
     """
     if test in others and not has_turn(test):
-        return "takes long and turns, and another commit has its turn; `make whole` runs all"
+        return "takes long, and another commit has its turn: `make whole` runs all"
     over = minutes and time.monotonic() - BEGIN > 60 * minutes
     return f"{minutes:g} minutes are over, after which no test begins" if over else ""
 

@@ -339,29 +339,27 @@ def test_options_as_json(tmp_path: Path) -> None:
             ast.parse(record["when"], mode="eval")
 
 
-def test_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
-    run = subprocess.run(
-        ["sh", "-c", f"{COMMAND[0]} -m ddpgen options | true"],
-        cwd=tmp_path,
+def in_shell(commands: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run what somebody types in a shell, in that folder."""
+    return subprocess.run(
+        ["sh", "-c", commands],
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=600,
         check=False,
     )
+
+
+def test_closed_pipe_is_no_traceback(tmp_path: Path) -> None:
+    run = in_shell(f"{COMMAND[0]} -m ddpgen options | true", tmp_path)
     assert run.stderr == ""
 
 
 @pytest.mark.parametrize("words", ["options", "--version", "new p --defaults --dry-run"])
 def test_output_that_cannot_be_written_is_said(words: str, tmp_path: Path) -> None:
     """As on a full disk, in one line."""
-    run = subprocess.run(
-        ["sh", "-c", f"{COMMAND[0]} -m ddpgen {words} > /dev/full"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    run = in_shell(f"{COMMAND[0]} -m ddpgen {words} > /dev/full", tmp_path)
     assert run.returncode == 1
     assert run.stderr == "ddpgen: cannot write: No space left on device\n"
 
@@ -370,14 +368,7 @@ def test_output_that_cannot_be_written_is_said(words: str, tmp_path: Path) -> No
 def test_streams_that_are_closed_lead_nowhere(closed: str, tmp_path: Path) -> None:
     """As under a scheduler: what is done well ends well, and no file takes what is said."""
     command = f"{COMMAND[0]} -m ddpgen new p --defaults {closed}"
-    run = subprocess.run(
-        ["sh", "-c", command],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    run = in_shell(command, tmp_path)
     assert run.returncode == 0, run.stderr
     (tmp_path / "other").mkdir()
     ddpgen("new", "p", "--defaults", cwd=tmp_path / "other")
@@ -399,13 +390,6 @@ def test_cluster_that_is_written_as_an_option(words: list[str], tmp_path: Path) 
 def test_folder_that_is_gone_is_no_traceback(tmp_path: Path) -> None:
     """As where another terminal has removed it."""
     commands = f"mkdir gone && cd gone && rmdir ../gone && {COMMAND[0]} -m ddpgen new p --defaults"
-    run = subprocess.run(
-        ["sh", "-c", commands],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
+    run = in_shell(commands, tmp_path)
     assert run.returncode == 2
     assert run.stderr.startswith("ddpgen: the folder in which the command was started is gone")

@@ -1,6 +1,6 @@
-# The user's variables of libraries, network and services go along. Secrets do not: everybody can read a process's arguments.
+# The user's variables go along, but no secrets and no addresses with a password: everybody can read a process's arguments.
 handed_on=()
-for name in $(compgen -e | grep -E '^(HF|MLFLOW|WANDB|(TORCH_)?NCCL|UCX|GLOO|FI{{ '|APPTAINER|SINGULARITY' if container == 'apptainer' }})_|^(LD_LIBRARY_PATH{{ '|PROJECT_COMMIT' if container == 'docker' }})$|_(proxy|PROXY)$' |
+for name in $(compgen -e | grep -E '^(HF|MLFLOW|WANDB|(TORCH_)?NCCL|UCX|GLOO|FI{{ '|APPTAINER|SINGULARITY' if container == 'apptainer' }})_|^LD_LIBRARY_PATH${{ '|^PROJECT_COMMIT$' if container == 'docker' }}|_(proxy|PROXY)$' |
     grep -Ev 'KEY|PASSWORD|SECRET|TOKEN' || true); do
-    handed_on+=("$name=${!name}")
+    [[ ${!name} == *://*:*@* ]] || handed_on+=("$name=${!name}")
 done
