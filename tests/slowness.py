@@ -18,7 +18,7 @@ from typing import Any
 
 HERE = Path(__file__).parent
 SECONDS = HERE / "seconds.json"
-LONG = 5.0  # seconds of a test, where four run on two cores, from which on the test takes turns
+LONG = 3.0  # seconds of a test, where four run on two cores, from which on the test takes turns
 QUICKEST = 10.0  # seconds of the quickest row of a test, below which this row always runs
 TURNS = 20  # commits, of which about one runs a test that takes long
 # However long they take: the default project's own tests, a job of SLURM on two nodes, the first

@@ -316,6 +316,7 @@ EDITS = [
         "    return folder or Path(distributed.on_main(",
     ),
     Edit("O8", "steps.py", "    network.eval()\n    sums: ", "    sums: "),
+    Edit("O14", "steps.py", "state.loss += loss.detach()", "state.loss += loss"),
     Edit("L1", "launch/slurm.sbatch", "#SBATCH --nodes", "# SBATCH --nodes"),
     Edit(
         "L2",

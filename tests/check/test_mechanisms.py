@@ -1831,6 +1831,117 @@ if dist.get_rank() == 0:
 """,
 }
 STEPS = {
+    "files in the order of a disk, or of a draw, that another package reads": """\
+files = os.listdir("data")
+train_set = reader.Images(files)  # <-- S3
+loader = DataLoader(train_set, sampler=DistributedSampler(train_set, shuffle=False))
+order = sorted(os.listdir("data"))
+random.shuffle(order)
+shuffled = reader.Images(paths=order)  # <-- S3
+loader = DataLoader(shuffled, sampler=DistributedSampler(shuffled, shuffle=False))
+""",
+    "files that are sorted": """\
+files = sorted(os.listdir("data"))
+train_set = reader.Images(files)
+loader = DataLoader(train_set, sampler=DistributedSampler(train_set, shuffle=False))
+""",
+    "shares of a node, by the local rank": """\
+local_rank, rank = int(os.environ.get("LOCAL_RANK", 0)), dist.get_rank()
+count = torch.cuda.device_count()
+sampler = DistributedSampler(dataset, num_replicas=count, rank=local_rank)  # <-- S1
+loader = DataLoader(dataset, sampler=sampler)
+""",
+    "the GPU that is current, on every rank": """\
+local_rank = int(os.environ.get("LOCAL_RANK", 0))
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+model = DDP(build().to(device))  # <-- D5
+print(local_rank)
+""",
+    "the GPU of the local rank": """\
+local_rank = int(os.environ.get("LOCAL_RANK", 0))
+device = torch.device(f"cuda:{local_rank}" if torch.cuda.is_available() else "cpu")
+model = DDP(build().to(device))
+""",
+    "noise that each rank draws for itself": """\
+torch.manual_seed(dist.get_rank())
+model = DDP(build(), device_ids=[local_rank])
+for batch in loader:
+    optimizer.zero_grad()
+    model(batch).backward()
+    optimizer.step()
+    for p in model.parameters():
+        p.data.add_(torch.randn_like(p) * 1e-4)  # <-- G1
+""",
+    "noise that all ranks draw alike": """\
+torch.manual_seed(0)
+model = DDP(build(), device_ids=[local_rank])
+for p in model.parameters():
+    p.data.add_(torch.randn_like(p) * 1e-4)
+""",
+    "a loss for the log, and sums in other places": """\
+model = DDP(build(), device_ids=[local_rank])
+for inputs, targets in loader:
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(inputs), targets.to(device))
+    dist.all_reduce(loss)
+    loss = loss / world_size  # <-- G2
+    loss.backward()
+    optimizer.step()
+    correct = (outputs.argmax(1) == labels).sum()
+""",
+    "what is kept without its graph, or goes backward": """\
+model = DDP(build(), device_ids=[local_rank])
+for inputs, targets in loader:
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(inputs), targets.to(device))
+    total = sum(parts)
+    loss.backward()
+    optimizer.step()
+    loss = loss.detach()
+    history.append(loss)
+    seen += len(inputs)
+""",
+    "parts of all ranks, for a number that nobody learns from": """\
+model = DDP(build(), device_ids=[local_rank])
+for inputs, targets in loader:
+    optimizer.zero_grad()
+    outputs = model(inputs)
+    loss = F.cross_entropy(outputs, targets.to(device))
+    loss.backward()
+    optimizer.step()
+    parts = [torch.empty_like(outputs) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, outputs)
+""",
+    "weights in float16 for an evaluation": """\
+model = DDP(build().to(device), device_ids=[local_rank])
+fast = build().to(device).half()
+for inputs, targets in loader:
+    optimizer.zero_grad()
+    F.cross_entropy(model(inputs), targets.to(device)).backward()
+    optimizer.step()
+""",
+    "an average of the weights that rank 0 alone uses": """\
+average = torch.optim.swa_utils.AveragedModel(model.module)
+if dist.get_rank() == 0:
+    average.update_parameters(model.module)
+    accuracy = evaluate(average, validation)
+""",
+    "a thread that somebody waits for": """\
+weights = {name: value.clone() for name, value in model.state_dict().items()}
+saver = threading.Thread(target=torch.save, args=(weights, path), daemon=True)
+saver.start()
+saver.join()
+""",
+    "a file that all ranks read after they have met": """\
+def wait_for_all():
+    dist.barrier()
+
+
+if dist.get_rank() == 0:
+    torch.save(state, "weights-final.pt")
+wait_for_all()
+state = torch.load("weights-final.pt", map_location="cpu", weights_only=True)
+""",
     "gradients that are limited too early, or too late": """\
 model = DDP(build(), device_ids=[local_rank])
 for inputs, targets in loader:

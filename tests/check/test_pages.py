@@ -13,7 +13,8 @@ from ddpgen.checking.rules import RULES
 CATALOGUE = Path(__file__).resolve().parents[2] / "docs" / "pitfalls.md"
 # What the pages leave out.
 IMPORTS = """\
-import json, os, random, signal, time
+import json, os, random, signal, threading, time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import datetime, timedelta

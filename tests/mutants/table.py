@@ -1043,6 +1043,8 @@ MUTATIONS = [
         "    metrics = steps.evaluate(state.model, batches, run.process.device)\n"),
     Mutation("O4", "the loss is read in each step", "mlp", "steps.py",
         "    state.loss += loss.detach()\n", "    state.loss += loss.item()\n"),
+    Mutation("O14", "the sum of losses has all of their graphs", "mlp", "steps.py",
+        "    state.loss += loss.detach()\n", "    state.loss += loss\n"),
     Mutation("O4", "a condition on the norm", "gpt", "steps.py",
         "    state.updates += optim.step(",
         "    if state.norm > 1000:\n        print('large')\n    state.updates += optim.step("),
@@ -1579,7 +1581,7 @@ MUTATIONS = [
         "        group['weight_decay'] *= 0.5\n"
         "    run.reporter.validation(state, metrics)\n",
         check="which values a run must keep only its program knows"),
-    Mutation("K3", "slow weights, which come in every tenth step, are not saved", "mlp", "optim.py",
+    Mutation("K3", "slow weights, which come in every third step, are not saved", "mlp", "optim.py",
         "    optimizer.step()\n    return finite\n",
         "    optimizer.step()\n"
         "    own = vars(optimizer)\n"
@@ -1587,7 +1589,7 @@ MUTATIONS = [
         "    with torch.no_grad():\n"
         "        for p in optimizer.param_groups[0]['params']:\n"
         "            slow = own.setdefault('slow', {}).setdefault(p, p.clone())\n"
-        "            if own['calls'] % 10 == 0:\n"
+        "            if own['calls'] % 3 == 0:\n"
         "                p.copy_(slow.lerp_(p, 0.5))\n"
         "    return finite\n",
         check="which values a run must keep only its program knows"),
@@ -1600,7 +1602,7 @@ MUTATIONS = [
         "                torch.save(vars(stop).get(name), run.folder / 'mean.pt')\n"
         "            ends_epoch = ",
         check="which values a run must keep only its program knows"),
-    Mutation("O4", "all samples that were read are kept in a list", "mlp", "data.py",
+    Mutation("O14", "all samples that were read are kept in a list", "mlp", "data.py",
         "        return Batch(*self[indices])\n",
         "        vars(self).setdefault('seen', []).extend(indices)\n"
         "        return Batch(*self[indices])\n",
@@ -1702,7 +1704,7 @@ MUTATIONS = [
     Mutation("L3", "one machine's container goes on alone", "hosts", "launch/local.sh",
         '"$image" bash launch/local.sh "$@"\n', '"$image" bash launch/local.sh "$@" &\n    wait\n'
         "    exit\n", check=OTHERS),
-    Mutation("O4", "images that were read stay in memory", "vision", "images.py",
+    Mutation("O14", "images that were read stay in memory", "vision", "images.py",
         "def square(root: Path,",
         "from functools import cache\n\n\n@cache\ndef square(root: Path,", check=CONTENT),
     Mutation("S20", "images are stretched", "vision", "images.py",
@@ -1859,7 +1861,7 @@ MUTATIONS = [
         "    state.updates += optim.step(",
         "    vars(state)['last'] = state.norm.to('cpu')\n    state.updates += optim.step(",
         check=ELSEWHERE),
-    Mutation("O4", "a queue without end has all steps", "mlp", "train.py",
+    Mutation("O14", "a queue without end has all steps", "mlp", "train.py",
         "            ends_epoch = ",
         "            kept = vars(run).setdefault('kept', __import__('collections').deque())\n"
         "            kept.append(state.step)\n            ends_epoch = ",
@@ -1968,7 +1970,7 @@ MUTATIONS = [
         'begin_start "${TMPDIR:-/tmp}/.job-$job"', check=NODES),
     Mutation("L10", "a node on which nobody can list GPUs is to blame", "slurm", "launch/again.sh",
         "    command -v nvidia-smi >/dev/null || return 0\n", "", check=NODES),
-    Mutation("O4", "nobody collects garbage any more", "mlp", "train.py",
+    Mutation("O14", "nobody collects garbage any more", "mlp", "train.py",
         "    stop = checkpoint.StopRequest(",
         "    __import__('gc').disable()\n    stop = checkpoint.StopRequest(",
         check="what grows shows while a run goes on"),
@@ -2113,13 +2115,13 @@ MUTATIONS = [
         "    distributed.run(main)\n",
         "    os.environ['CUDA_LAUNCH_BLOCKING'] = '1'\n    distributed.run(main)\n",
         check="whether it is for a try is not in the source"),
-    Mutation("O4", "the losses of all steps are one tensor", "mlp", "train.py",
+    Mutation("O14", "the losses of all steps are one tensor", "mlp", "train.py",
         "            ends_epoch = ",
         "            before = vars(run.reporter).setdefault('losses', torch.zeros(0))\n"
         "            run.reporter.losses = torch.cat((before, state.loss.float()[None]))\n"
         "            ends_epoch = ",
         check="what grows shows while a run goes on"),
-    Mutation("O4", "steps are counted by a Counter", "slurm", "train.py",
+    Mutation("O14", "steps are counted by a Counter", "slurm", "train.py",
         "            ends_epoch = ",
         "            counter = __import__('collections').Counter\n"
         "            vars(run.reporter).setdefault('seen', counter())[state.step] += 1\n"

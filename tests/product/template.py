@@ -226,3 +226,4 @@ def write(answers: Mapping[str, Value], folder: Path, paths: Sequence[str] | Non
         elif not file.exists() or file.read_text(encoding="utf-8") != content[path]:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(content[path], encoding="utf-8")
+            file.chmod((TEMPLATE / files()[path]).stat().st_mode & 0o777)

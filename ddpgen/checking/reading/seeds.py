@@ -18,6 +18,16 @@ def commonly_seeded(module: Module, kind: str) -> bool:
     return any(_seeds_alike(other, kind) for other in module.program.modules)
 
 
+def seeded_by_rank(module: Module, kind: str) -> bool:
+    """Whether a library gets a seed that differs from rank to rank."""
+    for other in module.program.modules:
+        for call, _ in other.calls:
+            own = any(mentions(other, value, OWN) for value in call.args)
+            if own and _seeds(other, call) and _library(other, call) == kind:
+                return True
+    return False
+
+
 def _seeds_alike(module: Module, kind: str) -> bool:
     for call, name in module.calls:
         if not _seeds(module, call) or re.match(

@@ -114,15 +114,34 @@ def fixed_device(module: Module) -> Iterator[ast.AST]:
     "call torch.cuda.set_device(local_rank) before anything touches CUDA",
 )
 def no_device_chosen(module: Module) -> Iterator[ast.AST]:
-    if module.program.says(rf"{_CHOOSES}|device_id\b|LOCAL_RANK|local_rank"):
+    program = module.program
+    if program.says(_CHOOSES) or not program.called(DDP):
         return
-    if not module.program.called(DDP):
+    numbers = [(m, node) for m in program.modules for node in _device_numbers(m)]
+    listed = {e for _, call in program.called(DDP) for e in _listed_devices(call, DDP)}
+    if any(node not in listed and not _says_no_number(m, node) for m, node in numbers):
         return
     for call in module.methods("cuda", "to"):
         target = call.args[0] if call.args else None
-        if (target is None and matches(call.func, r"\.cuda$")) or constant(target) == "cuda":
+        bare = target is None and matches(call.func, r"\.cuda$")
+        if bare or (target is not None and follows(module, target, _is_cuda)):
             yield call
             return
+
+
+def _says_no_number(module: Module, node: ast.expr) -> bool:
+    """Whether a device, or what stands in its place, has no number."""
+    return follows(module, node, _is_cuda) or matches(node, r"dtype|torch\.\w+\d*$|cpu")
+
+
+def _is_cuda(module: Module, node: ast.expr) -> bool | ast.expr | None:
+    """Whether a device is "the GPU", which is the current one, and that GPU 0."""
+    if isinstance(node, ast.IfExp):
+        return node.body
+    if isinstance(node, ast.Call):
+        one = len(node.args) == 1 and not node.keywords
+        return node.args[0] if module.name(node.func) == "torch.device" and one else False
+    return None if isinstance(node, ast.Name | ast.Attribute) else constant(node) == "cuda"
 
 
 @rule(

@@ -7,7 +7,7 @@ from ddpgen.checking.reading.callers import on_ranks
 from ddpgen.checking.reading.expressions import keyword, last_part
 from ddpgen.checking.reading.orders import Test, comes_from, listed, shuffled
 from ddpgen.checking.reading.programs import Module
-from ddpgen.checking.reading.values import follows
+from ddpgen.checking.reading.values import follows, stands_for
 from ddpgen.checking.registry import WARNING, rule
 from ddpgen.checking.rules.data import SAMPLER
 
@@ -19,6 +19,7 @@ from ddpgen.checking.rules.data import SAMPLER
 )
 def samples_of_own_order(module: Module) -> Iterator[ast.AST]:
     yield from _looked_up(module, shuffled)
+    yield from _given(module, shuffled)
 
 
 @rule(
@@ -29,6 +30,7 @@ def samples_of_own_order(module: Module) -> Iterator[ast.AST]:
 )
 def samples_of_unsorted_files(module: Module) -> Iterator[ast.AST]:
     yield from _looked_up(module, listed)
+    yield from _given(module, listed)
 
 
 @rule(
@@ -42,6 +44,19 @@ def subset_of_own_draw(module: Module) -> Iterator[ast.AST]:
         if chosen is not None and comes_from(module, chosen, shuffled) and on_ranks(module, call):
             if module.program.called(SAMPLER):
                 yield call
+
+
+def _given(module: Module, test: Test) -> Iterator[ast.AST]:
+    """Lists of such an order in what makes a data set that a sampler shares out."""
+    for call in module.called(SAMPLER):
+        data = keyword(call, "dataset", 0)
+        for other, made in stands_for(module, data) if data is not None else ():
+            if not isinstance(made, ast.Call) or other.name(made.func).endswith(".Subset"):
+                continue
+            if not other.callees(made) and on_ranks(module, call):
+                given = [*made.args, *(each.value for each in made.keywords)]
+                if other is module:
+                    yield from (each for each in given if comes_from(module, each, test))
 
 
 def _looked_up(module: Module, test: Test) -> Iterator[ast.AST]:

@@ -5,9 +5,10 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.agreements import agreed
-from ddpgen.checking.reading.expressions import matches, names_in, receiver, source
+from ddpgen.checking.reading.expressions import keyword, matches, names_in, receiver, source
 from ddpgen.checking.reading.guards import zero_guard
 from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.seeds import commonly_seeded, seeded_by_rank
 from ddpgen.checking.reading.values import follows, is_ddp
 from ddpgen.checking.reading.windows import SCHEDULER
 from ddpgen.checking.registry import ERROR, rule
@@ -16,6 +17,8 @@ from ddpgen.checking.rules.output import all_data_shared
 
 # Not the rank of a matrix, as in `lora.rank`.
 _OWN_RANK = r"(?<![\w.])((self|args|process|env|dist)\.)?(local_)?rank\b|get_rank\("
+_BY_RANK = r"(?<!world_)\brank\b|get_rank\("
+_DRAWS = r"torch\.(rand|randn|normal)(_like)?$"
 _IN_PLACE = ("add_", "clamp_", "copy_", "div_", "fill_", "mul_", "normal_", "uniform_", "zero_")
 
 
@@ -68,9 +71,16 @@ def changed_by_rank(module: Module) -> Iterator[ast.AST]:
     if module.program.says(r"(broadcast|all_reduce)\(\W*(\w+\.)*(p|param\w*|weight|t|tensor)\b"):
         return
     for call in module.methods(*_IN_PLACE):
-        own = any(re.search(r"(?<!world_)\brank\b|get_rank\(", source(a)) for a in call.args)
+        own = any(re.search(_BY_RANK, source(a)) or _drawn_alone(module, a) for a in call.args)
         if (own or zero_guard(module, call) is not None) and _is_weight(module, receiver(call)):
             yield call
+
+
+def _drawn_alone(module: Module, node: ast.expr) -> bool:
+    """Whether random numbers are in an expression that each rank draws for itself."""
+    drawn = (c for c in module.calls_below(node) if re.match(_DRAWS, module.name(c.func)))
+    own = any(keyword(call, "generator") is None for call in drawn)
+    return own and (seeded_by_rank(module, "torch") or not commonly_seeded(module, "torch"))
 
 
 def _is_weight(module: Module, node: ast.expr) -> bool:

@@ -64,7 +64,8 @@ def shares_of_a_node(module: Module) -> Iterator[ast.AST]:
     for call in module.called(SAMPLER) if not on_one_node(module) else ():
         rank, ranks = keyword(call, "rank", 2), keyword(call, "num_replicas", 1)
         if rank is not None and ranks is not None and _of_a_node(module, ranks):
-            if not is_local_rank(module, rank):
+            # Where nodes have data of their own, nobody asks for the global rank.
+            if not is_local_rank(module, rank) or module.program.calls("get_rank"):
                 yield ranks
 
 

@@ -29,7 +29,8 @@ def waits_each_step(module: Module) -> Iterator[ast.AST]:
     "leave the call out: values that are read wait by themselves",
 )
 def synchronized_each_step(module: Module) -> Iterator[ast.AST]:
-    for call in module.called("torch.cuda.synchronize", "torch.cuda.empty_cache"):
+    waits = ("torch.cuda.synchronize", "torch.cuda.empty_cache", "torch.distributed.barrier")
+    for call in module.called(*waits):
         timed = matches(module.scope(call), r"perf_counter|time\(\)|Event\(|profil|elapsed")
         if _each_step(module, call) and not timed:
             yield call
@@ -37,7 +38,7 @@ def synchronized_each_step(module: Module) -> Iterator[ast.AST]:
 
 def _each_step(module: Module, node: ast.AST) -> bool:
     """Whether a node belongs to every turn of a loop that goes backward, under no condition."""
-    around = module.loop(node) or _step_function(module, node)
+    around = module.loop(node) or step_function(module, node)
     if around is None or not list(module.methods("backward", below=around)):
         return False
     inner = next(module.methods("backward", below=around))
@@ -56,7 +57,7 @@ def _without_condition(module: Module, node: ast.AST, around: ast.AST) -> bool:
     return False
 
 
-def _step_function(module: Module, node: ast.AST) -> ast.AST | None:
+def step_function(module: Module, node: ast.AST) -> ast.AST | None:
     """A function of one step: it goes backward, and a loop calls it."""
     function = module.function(node)
     return function if function and _in_loop(module, function) else None
@@ -79,7 +80,7 @@ def _in_loop(module: Module, function: Function, depth: int = 2) -> bool:
 def condition_each_step(module: Module) -> Iterator[ast.AST]:
     for node in module.nodes:
         if isinstance(node, ast.If) and isinstance(node.test, ast.Compare):
-            around = module.loop(node) or _step_function(module, node)
+            around = module.loop(node) or step_function(module, node)
             if around and follows(module, node.test.left, _is_norm):
                 if _without_condition(module, node, around):
                     yield node.test
