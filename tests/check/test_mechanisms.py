@@ -1831,6 +1831,46 @@ if dist.get_rank() == 0:
 """,
 }
 STEPS = {
+    "a trainer that calls the model that it wrapped": """\
+class Trainer:
+    def __init__(self, model):
+        self.model = model.to(device)
+        self.wrapped = DDP(self.model, device_ids=[local_rank])
+        for p in self.wrapped.parameters():
+            p.data += 0.01 * torch.randn_like(p)  # <-- G1
+        self.wrapped.module.head.reset_parameters()  # <-- G1
+
+    def step(self, inputs, targets):
+        self.optimizer.zero_grad()
+        loss = F.cross_entropy(self.model(inputs), targets.to(device))  # <-- G1
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+    def train(self):
+        for inputs, targets in self.loader:
+            self.step(inputs, targets)
+
+
+torch.manual_seed(dist.get_rank())
+""",
+    "a trainer that keeps the name": """\
+class Trainer:
+    def __init__(self, model):
+        self.model = model.to(device)
+        self.model = DDP(self.model, device_ids=[local_rank])
+        self.model.module.head.reset_parameters()
+
+    def step(self, inputs, targets):
+        self.optimizer.zero_grad()
+        loss = F.cross_entropy(self.model(inputs), targets.to(device))
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+
+torch.manual_seed(0)
+""",
     "files in the order of a disk, or of a draw, that another package reads": """\
 files = os.listdir("data")
 train_set = reader.Images(files)  # <-- S3

@@ -12,7 +12,7 @@ from ddpgen.checking.reading.values import mentions
 from ddpgen.checking.registry import ERROR, rule
 from ddpgen.checking.rules.ranks import collectives, is_collective
 
-_COPIES = r"deepcopy|\.clone\(|\.cpu\(|to\([^)]*cpu|snapshot|tolist"
+_COPIES = r"deepcopy|\.clone\(|\.cpu\(|to\([^)]*cpu|snapshot\(|tolist"
 _SAVES = r"torch\.save$|save\w*$|write\w*(ckpt|checkpoint)$"
 
 

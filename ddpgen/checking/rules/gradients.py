@@ -48,6 +48,9 @@ def wrapped_before(module: Module, node: ast.expr) -> bool:
         given = isinstance(wrap, ast.Assign) and source(keyword(call, "module", 0) or call) == text
         if given and isinstance(wrap, ast.Assign) and source(wrap.targets[0]) != text:
             earlier = module.scope(call) is scope and call.lineno < node.lineno
+            made = module.function(call) if text.startswith("self.") else None
+            if made and made.name == "__init__" and module.scope(call) is not scope:
+                earlier = module.owner(call) is module.owner(node)
             if earlier and not exclusive(module, call, node):
                 return True
     return False

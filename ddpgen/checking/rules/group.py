@@ -164,3 +164,15 @@ def needs_launcher(module: Module) -> Iterator[ast.AST]:
             if matches(named, _NAMES) and not matches(module.scope(node), asked):
                 yield node
                 return
+
+
+@rule(
+    "D5",
+    "NCCL has taken the current device before: GPU 0, on every rank",
+    "call torch.cuda.set_device(local_rank) first of all",
+)
+def device_after_collective(module: Module) -> Iterator[ast.AST]:
+    for call in module.called("torch.cuda.set_device"):
+        before = (c for c in module.calls_below(module.scope(call)) if c.lineno < call.lineno)
+        if any(is_collective(module, c) for c in before) and not module.program.says("device_id="):
+            yield call

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from ddpgen.checking.reading.batches import is_loss
 from ddpgen.checking.reading.expressions import matches, names_in, operands, receiver, source
 from ddpgen.checking.reading.programs import Module
-from ddpgen.checking.reading.values import binding, is_ddp
+from ddpgen.checking.reading.values import binding, is_ddp, results
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.waits import step_function
 
@@ -25,6 +25,10 @@ def losses_with_graphs(module: Module) -> Iterator[ast.AST]:
         if around and isinstance(value, ast.Name) and _has_graph(module, value):
             if value.id in _backward(module, around):
                 yield node
+        elif isinstance(value, ast.Call) and any(
+            _gives_graph(m, f) for m, f in results(module, value)
+        ):
+            yield node
 
 
 def _kept(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
@@ -43,6 +47,12 @@ def _backward(module: Module, around: ast.AST) -> set[str]:
     """What goes backward below a node, and the names in that."""
     values = [receiver(call) for call in module.methods("backward", below=around)]
     return {*map(source, values), *names_in(*values)}
+
+
+def _gives_graph(module: Module, value: ast.expr) -> bool:
+    """Whether a function returns the loss that it goes backward from, as it is."""
+    trained = _backward(module, module.scope(value))
+    return isinstance(value, ast.Name) and value.id in trained and _has_graph(module, value)
 
 
 def _has_graph(module: Module, value: ast.Name) -> bool:

@@ -1,13 +1,20 @@
-"""K3, K5: what is saved, and nobody reads."""
+"""K3, K5, K10: what is saved, and nobody reads, or reads in another sense."""
 
 import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.reading.expressions import constant, entries, method_name, strings
+from ddpgen.checking.reading.expressions import (
+    constant,
+    entries,
+    matches,
+    method_name,
+    source,
+    strings,
+)
 from ddpgen.checking.reading.programs import Module, once
 from ddpgen.checking.registry import rule
-from ddpgen.checking.rules.resume import PROGRESS, named_by_place, snapshots
+from ddpgen.checking.rules.resume import named_by_place, places, snapshots
 
 # Ways to take over all that a file holds, whatever the names are.
 _TAKES_ALL = (
@@ -42,9 +49,26 @@ def place_not_read(module: Module) -> Iterator[ast.AST]:
         return
     read = {text for m in program.modules for text in _looked_up(m)}
     for node, text in snapshots(module):
-        places = PROGRESS & {str(constant(key)) for key in node.keys}
-        if re.search(r"opt", text) and not places & read and not named_by_place(module, node):
+        if re.search(r"opt", text) and not places(node) & read and not named_by_place(module, node):
             yield node
+
+
+@rule(
+    "K10",
+    "the saved epoch is the one that is already over: a resumed run repeats it",
+    "save epoch + 1, or start at the saved epoch + 1",
+)
+def epoch_repeated(module: Module) -> Iterator[ast.AST]:
+    saved = [snapshot for m in module.program.modules for snapshot, _ in snapshots(m)]
+    pairs = [(str(constant(key)), value) for node in saved for key, value in entries(node)]
+    epochs = {key: source(value) for key, value in pairs if key.lower().startswith("epoch")}
+    if not epochs or set(epochs.values()) != {"epoch"}:
+        return
+    for node, target in module.assignments(ast.expr):
+        begins = re.compile(rf"range\({re.escape(source(target))},")
+        if matches(target, r"start|first|begin") or module.program.says(begins):
+            if isinstance(node.value, ast.Subscript) and constant(node.value.slice) in epochs:
+                yield node
 
 
 @once

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.agreements import agreed
+from ddpgen.checking.reading.callers import uses
 from ddpgen.checking.reading.expressions import keyword, matches, names_in, receiver, source
 from ddpgen.checking.reading.guards import zero_guard
 from ddpgen.checking.reading.programs import Module
@@ -35,8 +36,31 @@ def loaded_on_one_rank(module: Module) -> Iterator[ast.AST]:
         model = receiver(call)
         if isinstance(model, ast.Attribute) and model.attr == "module":
             model = model.value
-        if is_ddp(module, model) and zero_guard(module, call) is not None:
+        if is_ddp(module, model) and on_rank_zero(module, call):
             yield call
+
+
+@rule(
+    "K7",
+    "rank 0 alone takes up what was saved here, and DDP sends weights only: the ranks come apart",
+    "load on all ranks",
+    severity=ERROR,
+)
+def moments_on_one_rank(module: Module) -> Iterator[ast.AST]:
+    if module.program.calls("broadcast", "broadcast_object_list"):
+        return
+    for call in module.methods("load_state_dict"):
+        if matches(receiver(call), r"optim|\bopt$|sched|scaler") and on_rank_zero(module, call):
+            yield call
+
+
+def on_rank_zero(module: Module, node: ast.AST) -> bool:
+    """Whether rank 0 alone comes to a place, by its condition or by those around each call."""
+    if zero_guard(module, node) is not None:
+        return True
+    function = module.function(node)
+    found = list(uses(module, function)) if function else []
+    return bool(found) and all(zero_guard(other, use) is not None for other, use in found)
 
 
 @rule(
@@ -70,6 +94,13 @@ def clipped_on_one_rank(module: Module) -> Iterator[ast.AST]:
 def changed_by_rank(module: Module) -> Iterator[ast.AST]:
     if module.program.says(r"(broadcast|all_reduce)\(\W*(\w+\.)*(p|param\w*|weight|t|tensor)\b"):
         return
+    for node in module.nodes:
+        if isinstance(node, ast.AugAssign) and _is_weight(module, node.target):
+            if re.search(_BY_RANK, source(node.value)) or _drawn_alone(module, node.value):
+                yield node
+    for call in module.methods("reset_parameters"):
+        if part_of_ddp(module, receiver(call)) and _draws_alone(module):
+            yield call
     for call in module.methods(*_IN_PLACE):
         own = any(re.search(_BY_RANK, source(a)) or _drawn_alone(module, a) for a in call.args)
         if (own or zero_guard(module, call) is not None) and _is_weight(module, receiver(call)):
@@ -80,7 +111,11 @@ def _drawn_alone(module: Module, node: ast.expr) -> bool:
     """Whether random numbers are in an expression that each rank draws for itself."""
     drawn = (c for c in module.calls_below(node) if re.match(_DRAWS, module.name(c.func)))
     own = any(keyword(call, "generator") is None for call in drawn)
-    return own and (seeded_by_rank(module, "torch") or not commonly_seeded(module, "torch"))
+    return own and _draws_alone(module)
+
+
+def _draws_alone(module: Module) -> bool:
+    return seeded_by_rank(module, "torch") or not commonly_seeded(module, "torch")
 
 
 def _is_weight(module: Module, node: ast.expr) -> bool:

@@ -1,4 +1,4 @@
-"""K3, K4, K10, G9: what a checkpoint must hold, and how a run goes on from it."""
+"""K3, K4, K7, G9: what a checkpoint must hold, and how a run goes on from it."""
 
 import ast
 import re
@@ -7,7 +7,6 @@ from functools import partial
 
 from ddpgen.checking.reading.expressions import (
     constant,
-    entries,
     keyword,
     last_part,
     matches,
@@ -26,7 +25,7 @@ _WEIGHTS = r"(model|net|module)\w*\.state_dict\("
 _LOADS = r"torch\.load\(|load_state_dict\(|(load|resume|restore)_\w*(checkpoint|ckpt|model)\w*\("
 _PLACE = re.compile(r"([a-z]+_)?(epoch|step|iter|iteration)s?(_[a-z]+)?")
 _LEAVES = (ast.Raise, ast.Return, ast.Continue, ast.Break)
-PROGRESS = {"epoch", "step", "iter", "iteration", "iter_num", "global_step", "start_epoch"}
+_KEYS = re.compile(r"((global|start|last)_)?(epoch|step|iter|iteration)s?(_(run|done|num))?")
 
 
 @once
@@ -44,11 +43,13 @@ def _with_weights(module: Module) -> list[tuple[ast.Dict, str]]:
 @once
 def snapshots(module: Module) -> list[tuple[ast.Dict, str]]:
     """Dictionaries with the state of a run: of more than weights; and their whole text."""
-    return [
-        (node, text)
-        for node, text in _with_weights(module)
-        if PROGRESS & {str(constant(key)) for key in node.keys}
-    ]
+    return [(node, text) for node, text in _with_weights(module) if places(node)]
+
+
+def places(node: ast.Dict) -> set[str]:
+    """The keys under which a dictionary has the place in a training."""
+    keys = {str(constant(key)) for key in node.keys}
+    return {key for key in keys if _KEYS.fullmatch(key.lower())}
 
 
 def _added_later(module: Module, node: ast.Dict) -> str:
@@ -169,22 +170,6 @@ def shared_random_state(module: Module) -> Iterator[ast.AST]:
         if name.endswith("set_rng_state") and call.args and not matches(call.args[0], "rank"):
             if not guarded(module, call):
                 yield call
-
-
-@rule(
-    "K10",
-    "the saved epoch is the one that is already over: a resumed run repeats it",
-    "save epoch + 1, or start at the saved epoch + 1",
-)
-def epoch_repeated(module: Module) -> Iterator[ast.AST]:
-    saved = [snapshot for m in module.program.modules for snapshot, _ in snapshots(m)]
-    epochs = [value for node in saved for key, value in entries(node) if constant(key) == "epoch"]
-    if not epochs or not all(source(value) == "epoch" for value in epochs):
-        return
-    for node, target in module.assignments(ast.expr):
-        if matches(target, r"start|first|begin") and isinstance(node.value, ast.Subscript):
-            if constant(node.value.slice) == "epoch":
-                yield node
 
 
 @rule(

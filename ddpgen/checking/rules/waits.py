@@ -52,7 +52,9 @@ def _without_condition(module: Module, node: ast.AST, around: ast.AST) -> bool:
     for above in module.above(node):
         if above is around:
             return True
-        if isinstance(above, ast.If | ast.IfExp | ast.BoolOp | ast.Return | ast.ExceptHandler):
+        if isinstance(above, ast.Return) and not isinstance(around, Function):
+            return False
+        if isinstance(above, ast.If | ast.IfExp | ast.BoolOp | ast.ExceptHandler):
             return False
     return False
 
