@@ -97,6 +97,9 @@ class Script:
     def gpus(self) -> int:
         """How many GPUs a launch file asks for on each node; 0 where it does not say."""
         asked = f"gpu:{per_node}" if (per_node := self.option("--gpus-per-node")) else ""
+        each, tasks = self.option("--gpus-per-task") or "", self.option("--ntasks-per-node") or ""
+        if each.isdigit() and tasks.isdigit():
+            asked = asked or f"gpu:{int(each) * int(tasks)}"
         asked = asked or self.option("--gres") or ""
         found = re.search(r"\bgpu:(?:\w+:)?(\d+)\b", asked)
         found = found or re.search(r"\bngpus=(\d+)", self._asked)  # of PBS

@@ -108,6 +108,7 @@ def cores_lost(script: Script) -> Iterator[Hit]:
 )
 def literal_variable(script: Script) -> Iterator[Hit]:
     yield from script.running(r"[= ]'\$\{?(SLURM|PBS|LSB)_\w+\}?'")
+    yield from script.running(r"--[\w-]+[= ]'\$\{?[A-Z_]+\}?(:\$?\{?\w+\}?)?'", STARTS)
 
 
 @rule(
@@ -194,3 +195,39 @@ def requeued_for_ever(script: Script) -> Iterator[Hit]:
         if asks and not limited and (fails or re.search(rf"^\s*if\s+!\s.*{STARTS}", before)):
             yield line
         before = text
+
+
+@rule(
+    "L8",
+    "this asks for a requeue whenever the job ends, also when the training is complete",
+    "requeue in the trap of the signal before the time limit, and after a crash, a few times",
+    reads="script",
+)
+def requeued_at_each_end(script: Script) -> Iterator[Hit]:
+    if "SLURM_RESTART_COUNT" not in script.code:
+        yield from script.running(r"^\s*trap\s.*\bscontrol\s+requeue\b.*\b(EXIT|0)\s*$")
+
+
+@rule(
+    "L8",
+    "what fails here is taken for a success: the job looks complete, and nothing comes back",
+    "let the script end with the program's exit code",
+    reads="script",
+)
+def failure_is_hidden(script: Script) -> Iterator[Hit]:
+    trains = rf"^(\s*\w+=\S+)*\s*(srun\b.*)?{STARTS}.*\.py\b.*\|\|\s*(true|:)\s*$"
+    if is_batch(script):
+        yield from script.running(trains)
+
+
+@rule(
+    "L2",
+    "fewer tasks than nodes: SLURM takes nodes away until there is one for each task",
+    "one task per node: --ntasks-per-node=1",
+    reads="script",
+)
+def fewer_tasks_than_nodes(script: Script) -> Iterator[Hit]:
+    tasks = script.option("--ntasks", "-n") or ""
+    if tasks.isdigit() and int(tasks) < script.nodes and not script.option("--ntasks-per-node"):
+        pattern = r"\s(--ntasks[= ]|-n\s*)\d"
+        yield from (line for line, text in script.directives if re.search(pattern, text))
