@@ -68,6 +68,10 @@ def changed_unseen(mark: str) -> Callable[[Lab, Path], None]:
     return spoil
 
 
+def sparse(lab: Lab, project: Path) -> None:
+    lab.git("sparse-checkout", "set", "--cone", "engine", cwd=project)
+
+
 def in_a_merge(lab: Lab, project: Path) -> None:
     """As after a merge whose conflicts are solved, but which is not committed."""
     lab.git("checkout", "--quiet", "-b", "other", cwd=project)
@@ -112,6 +116,7 @@ SPOILT = {
     "in the middle of a merge": (in_a_merge, "is in the middle of a merge"),
     "skip-worktree": (changed_unseen("--skip-worktree"), "git does not look for changes"),
     "assume-unchanged": (changed_unseen("--assume-unchanged"), "git does not look for changes"),
+    "sparse checkout": (sparse, "git sparse-checkout disable"),
     "no answers": (no_answers, "is not in a project of ddpgen"),
     "answer changed by hand": (committed("amp: bf16", "amp: fp16"), "was edited by hand"),
     "answer of no choice": (committed("amp: bf16", "amp: fp8"), "amp=fp8: is not a choice"),
@@ -217,6 +222,18 @@ def test_conflict_is_marked_listed_and_can_be_undone(lab: Lab, project: Path) ->
     undo = done.stderr.partition("To undo: ")[2].strip()
     subprocess.run(undo, shell=True, check=True, capture_output=True)
     assert lab.git("status", "--porcelain", cwd=project) == "?? notes.txt"
+
+
+def test_index_that_another_git_keeps_locked_changes_nothing(lab: Lab, project: Path) -> None:
+    """The files were changed, with marks of conflicts of which git did not know."""
+    path = project / CHANGED_IN_NEW[0]
+    path.write_text("mine\n" * 200)
+    lab.commit(project)
+    before = snapshot(project)
+    (project / ".git/index.lock").touch()
+    with pytest.raises(DdpgenError, match=r"index\.lock"):
+        update.update(project, None, [], dry_run=False)
+    assert snapshot(project) == before
 
 
 def test_edits_of_a_renamed_file_follow_it(lab: Lab, project: Path) -> None:
