@@ -6,12 +6,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from generator.program import everything
 
 from ddpgen.errors import DdpgenError
 from ddpgen.updating import changing, update
+from ddpgen.updating.merge import Merge
 from update.lab import ADDED, CHANGED_IN_NEW, DELETED, NEW, OLD, RENAMED_FROM, RENAMED_TO, Lab
 
 ANSWERS = ".copier-answers.yml"
@@ -234,6 +236,43 @@ def test_index_that_another_git_keeps_locked_changes_nothing(lab: Lab, project: 
     with pytest.raises(DdpgenError, match=r"index\.lock"):
         update.update(project, None, [], dry_run=False)
     assert snapshot(project) == before
+
+
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        (changed, "changes that are not committed"),
+        (lambda _, project: set_amp(project), "changes that are not committed"),
+        (lambda lab, project: (changed(lab, project), lab.commit(project)), "try again"),
+    ],
+    ids=["editor", "another set", "commit"],
+)
+def test_what_others_do_meanwhile_is_not_overwritten(
+    lab: Lab,
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    act: Callable[[Lab, Path], object],
+    words: str,
+) -> None:
+    """An edit was lost; of two changes at once each made half of the files."""
+    merge = changing.merge
+    after: list[dict[str, bytes]] = []
+
+    def merge_slowly(*arguments: Any) -> Merge:
+        outcome = merge(*arguments)
+        monkeypatch.setattr(changing, "merge", merge)
+        act(lab, project)
+        after.append(snapshot(project))
+        return outcome
+
+    monkeypatch.setattr(changing, "merge", merge_slowly)
+    with pytest.raises(DdpgenError, match=words):
+        update.change(project, ["tracker=mlflow"], dry_run=False)
+    assert [snapshot(project)] == after
+
+
+def set_amp(project: Path) -> None:
+    assert update.change(project, ["amp=fp16"], dry_run=False) == 0
 
 
 def test_edits_of_a_renamed_file_follow_it(lab: Lab, project: Path) -> None:
