@@ -13,7 +13,7 @@ def carry_over(
     """Answer the questions of another version, or the same ones with changes.
 
     Recorded answers that no longer apply are left out. One that was a default is replaced by the
-    new default where the changes refuse it.
+    default of a new project where the changes refuse it: the question is not new to the project.
 
     Raises:
         DdpgenError: a change is refused, or a recorded answer under the changes.
@@ -26,21 +26,33 @@ def carry_over(
     try:
         values = {name: after.today(name, recorded[name]) for name in kept}
         given = {n: answers.from_native(after.questions[n], value) for n, value in values.items()}
+        renewed: Answers = {}
         while True:
             outdated = [
                 state.question.name
-                for state in after.evaluate(given | changes, earlier)
+                for state in after.evaluate(given | renewed | changes, earlier)
                 if state.problem and state.question.name in given
                 if not (state.active and state.question.name in chosen)
             ]
             if not outdated:
-                return answers.resolve(after, given | changes, earlier)
+                return answers.resolve(after, given | renewed | changes, earlier)
             del given[outdated[0]]
+            renewed |= _default_of_new(outdated[0], after, given | renewed | changes, recorded)
     except DdpgenError as error:
         if error.option in kept:
             another = f"give another answer in the same command: {error.option}=..."
             error.remedy = error.remedy or another
         raise
+
+
+def _default_of_new(
+    name: str, questionnaire: Questionnaire, given: Answers, recorded: Answers
+) -> Answers:
+    """Return what a new project has as the answer to a question; nothing where none applies."""
+    earlier = {key: value for key, value in recorded.items() if key != LAUNCH_FOLDER}
+    states = questionnaire.evaluate(given, earlier)
+    state = next(state for state in states if state.question.name == name)
+    return {name: state.value} if state.active else {}
 
 
 def about_training(questionnaire: Questionnaire, given: Answers) -> Answers:

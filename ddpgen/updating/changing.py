@@ -1,12 +1,15 @@
 """Changes the parts of a project: merges their new rendering into it, and reports the changes."""
 
+import fcntl
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from ddpgen.asking.known import MAIN_FOLDER
 from ddpgen.asking.question import Answers
-from ddpgen.errors import show
+from ddpgen.errors import DdpgenError, show
 from ddpgen.fetching.git import git
 from ddpgen.renaming.migrations import between, table
 from ddpgen.rendering.versions import Part
@@ -46,12 +49,31 @@ def change_to(project: Project, wanted: Mapping[str, Part], *, dry_run: bool) ->
         print(f"{report}\nNothing was changed: this is a dry run.")
     else:
         where = shlex.quote(str(project.root))
-        print(f"To undo: cd {where} && {_undo(outcome)}", file=sys.stderr, flush=True)
-        apply(project, outcome)
+        with _alone(project, outcome.ours):
+            print(f"To undo: cd {where} && {_undo(outcome)}", file=sys.stderr, flush=True)
+            apply(project, outcome)
         print(report)
         if project.detached():
             print("HEAD is detached: make a branch before you commit (git switch -c NAME).")
     return CONFLICTS if outcome.stages or outcome.unknown else 0
+
+
+@contextmanager
+def _alone(project: Project, ours: str) -> Iterator[None]:
+    """Keep other updates away from a project that is still as it was when its merge began.
+
+    Raises:
+        DdpgenError: somebody changed it meanwhile, as in an editor or by another update.
+    """
+    lock = Path(project.git("rev-parse", "--absolute-git-dir")) / "ddpgen.lock"
+    with lock.open("w") as file:
+        with suppress(OSError):  # of a file server without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        project.check_repository()
+        if project.git("rev-parse", "HEAD:./") != ours:
+            reason = "was committed to while it was merged: try again"
+            raise DdpgenError(reason, option=show(project.root))
+        yield
 
 
 def _undo(outcome: Merge) -> str:

@@ -160,7 +160,8 @@ def apply(project: Project, outcome: Merge) -> None:
     """Write the result of a merge into the project, the files of answers last.
 
     Everything is written beside first, inside the user's git directory, so that a full disk changes
-    nothing, and only renames remain.
+    nothing, and only renames remain. Before these git is told the conflicts: nobody commits their
+    marks by chance where the machine stops in between.
     """
     changes = sorted(outcome.changes(), key=lambda change: change[1].startswith(".copier-answers"))
     area = project.git("rev-parse", "--absolute-git-dir")
@@ -172,6 +173,8 @@ def apply(project: Project, outcome: Merge) -> None:
         git(*checkout, repository=outcome.repository, cwd=Path(folder), stdin=names)
         stages = _index(project, outcome)
         with uninterrupted():
+            if stages:
+                project.git("update-index", "-z", "--index-info", stdin=stages)
             for status, path in changes:
                 if status == "D":
                     _remove(project.root, path)
@@ -179,8 +182,6 @@ def apply(project: Project, outcome: Merge) -> None:
                 target = project.root / path
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.move(Path(folder) / path, target)
-            if stages:
-                project.git("update-index", "-z", "--index-info", stdin=stages)
 
 
 def _index(project: Project, outcome: Merge) -> str:

@@ -132,6 +132,9 @@ class Project:
         lines = self.git("ls-files", "-v", "-z", ".").split("\0")
         marks = {path: mark for mark, _, path in (line.partition(" ") for line in lines)}
         if hidden := [path for path in paths if marks.get(path, _SEEN) != _SEEN]:
+            if absent := [path for path in hidden if not os.path.lexists(self.root / path)]:
+                reason = "is not in the work tree: the checkout is sparse"
+                raise DdpgenError(reason, option=show(absent), remedy="git sparse-checkout disable")
             names = shlex.join(hidden)
             shown = "git update-index --no-skip-worktree --no-assume-unchanged"
             raise DdpgenError(

@@ -443,6 +443,11 @@ def encode(records: list[Record], tokenizer: Any) -> list[Document]:
                 f"{chats[0].place} is a conversation, and the tokenizer has no chat template: name "
                 "a file with one in data.template"
             )
+        if chats and not tokenizer.is_fast:
+            raise config.ConfigError(
+                f"{chats[0].place} is a conversation, and {type(tokenizer).__name__} cannot tell "
+                "which tokens are of an answer: save the tokenizer as a tokenizer.json"
+            )
         rendered = [text for chat in chats for text in render(chat, tokenizer)]
         if rendered:
             found += _answers(rendered, tokenizer)

@@ -53,7 +53,8 @@ SESSION = """\
 """
 LOCK = """\
     with filelock.FileLock(settings.folder("data.folder", cfg.folder) / ".lock"):
-        data.prepare(cfg)
+        try:
+            data.prepare(cfg)
 """
 WRAPPED = "    network = distributed.wrap(model.build(cfg.model, shape), process, cfg)\n"
 # What looks back before it asks for another start; and what asks for one after every failure.
@@ -153,7 +154,8 @@ EDITS = [
         "D13",
         "engine/loading.py",
         LOCK,
-        "    if not dist.is_initialized() or dist.get_rank() == 0:\n        data.prepare(cfg)\n",
+        "    if not dist.is_initialized() or dist.get_rank() == 0:\n"
+        "        try:\n            data.prepare(cfg)\n",
     ),
     Edit(
         "D14",

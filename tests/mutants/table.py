@@ -212,9 +212,9 @@ MUTATIONS = [
         "    try:\n        yield _setup(cfg)\n    finally:\n        dist.barrier()\n"
         "        dist.destroy_process_group()\n"),
     Mutation("D8", "an exception that is swallowed", "mlp", "train.py",
-        "            train(cfg, process)\n\n\n@dataclass",
+        "            train(cfg, process)\n\n\nclass Run",
         "            try:\n                train(cfg, process)\n"
-        "            except RuntimeError as error:\n                print(error)\n\n\n@dataclass"),
+        "            except RuntimeError as error:\n                print(error)\n\n\nclass Run"),
     Mutation("D8", "local ranks start again by themselves", "mlp", "engine/distributed.py",
         "max_restarts=0", "max_restarts=3", check="how often is the program's own affair"),
     Mutation("D8", "local ranks start again as by torch's default", "gpt", "engine/distributed.py",
@@ -252,13 +252,13 @@ MUTATIONS = [
         "        os.environ[name] = value\n        text, port = value,"),
     Mutation("D13", "no lock", "mlp", "engine/loading.py",
         '    with filelock.FileLock(settings.folder("data.folder", cfg.folder) / ".lock"):\n'
-        "        data.prepare(cfg)",
-        "    data.prepare(cfg)",
+        "        try:\n",
+        "    if cfg.folder:\n        try:\n",
         check="K1"),
     Mutation("D13", "rank 0 by a group that is not there yet", "gpt", "engine/loading.py",
         '    with filelock.FileLock(settings.folder("data.folder", cfg.folder) / ".lock"):\n'
-        "        data.prepare(cfg)",
-        "    if not dist.is_initialized() or dist.get_rank() == 0:\n        data.prepare(cfg)"),
+        "        try:\n",
+        "    if not dist.is_initialized() or dist.get_rank() == 0:\n        try:\n"),
     Mutation("D14", "prepared inside the process group", "mlp", "train.py",
         "        with distributed.session(cfg.ddp) as process:\n",
         "        with distributed.session(cfg.ddp) as process:\n"
@@ -277,10 +277,10 @@ MUTATIONS = [
     Mutation("D14", "one rank of a node prepares, the others are in the process group already",
         "mlp", "engine/loading.py",
         '    with filelock.FileLock(settings.folder("data.folder", cfg.folder) / ".lock"):\n'
-        "        data.prepare(cfg)\n",
-        '    if __import__("os").environ.get("LOCAL_RANK", "0") == "0":\n'
-        '        with filelock.FileLock(settings.folder("data.folder", cfg.folder) / ".lock"):\n'
-        "            data.prepare(cfg)\n",
+        "        try:\n",
+        '    if __import__("os").environ.get("LOCAL_RANK", "0") != "0":\n        return\n'
+        '    with filelock.FileLock(settings.folder("data.folder", cfg.folder) / ".lock"):\n'
+        "        try:\n",
         check="how long it takes is not in the source; it returns at once where data is prepared"),
     Mutation("S1", "every rank is rank 0 of one", "mlp", "engine/loading.py",
         "split, process.world_size, process.rank, shuffle=shuffle", "split, 1, 0, shuffle=shuffle"),

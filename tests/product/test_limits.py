@@ -112,6 +112,25 @@ def test_prepared_data_needs_no_lock() -> None:
         assert not looking.is_alive(), "it waits for a lock that it does not need"
 
 
+@pytest.mark.usefixtures("project")
+def test_files_of_the_users_beside_checkpoints_stay(tmp_path: Path) -> None:
+    """Under whatever name a checkpoint was copied, so that the rotation does not take it."""
+    checkpoint = import_module("engine.checkpoint")
+    for step in (1, 2):
+        content = {"step": step, "best_step": 0, "config": {}}
+        checkpoint.write(newest := checkpoint.path_of(tmp_path, step), content, 1)
+    own = ["step_best.pt", "step_00000001_mine.pt", "step_00000001.good.pt", "step_x.json"]
+    for name in own:
+        (newest.parent / name).touch()
+    checkpoint.rotate(newest, keep=1, best_step=0)
+    assert {path.name for path in newest.parent.iterdir()} == {
+        *own,
+        newest.name,
+        newest.with_suffix(".json").name,
+    }
+    assert checkpoint.newest_good(tmp_path) == str(newest)
+
+
 @contextmanager
 def changed(project: Path, code: str) -> Iterator[None]:
     """Have train.py do something else first; the project's own is `original`."""

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from attack.test_machine import small_disk
 
 from product import forkserver, template
 from product.programs import completed
@@ -85,6 +86,19 @@ def test_mistakes_of_the_source_are_said(model: str, tmp_path: Path) -> None:
         assert run.output.splitlines()[-1].startswith("error: "), run.output
         assert "Traceback" not in run.output
         assert not [*tmp_path.rglob("*.partial")]
+
+
+@pytest.mark.parametrize("model", ["gpt", "mlp", "text-classifier"])
+def test_a_full_disk_is_told(model: str, tmp_path: Path) -> None:
+    """By the key of the config: torch and tokenizers tell it in words of their own."""
+    answers = completed({"model": model, "tracker": "none", "tools": []})
+    template.write(answers, tmp_path / "project")
+    with small_disk(tmp_path / "disk", "8k") as disk:
+        place = f"data.folder={disk / 'data'}"
+        run = forkserver.train(tmp_path / "project", 1, [ONLY, *settings(answers, disk), place])
+        assert run.codes == [2], run.output
+        assert run.output.splitlines()[-1] == f"error: data.folder: no space in {disk / 'data'}"
+        assert "Traceback" not in run.output
 
 
 @pytest.mark.parametrize("model", ["custom", "mlp"])

@@ -9,9 +9,10 @@ import yaml
 from generator.program import everything
 
 from ddpgen import origin
+from ddpgen.asking import answers, questions
 from ddpgen.asking.question import Value
 from ddpgen.renaming import migrations
-from ddpgen.updating import update
+from ddpgen.updating import carry, update
 from update.lab import NEW, OLD, Lab
 
 SAMPLE: dict[str, dict[str, Value]] = {
@@ -131,6 +132,17 @@ def test_set_and_back(lab: Lab, tmp_path: Path, sample: str) -> None:
     lab.commit(project)
     assert update.change(project, ["dynamic_graph=false"], dry_run=False) == 0
     assert_same(project, lab.project(tmp_path / "before", OLD, SAMPLE[sample]))
+
+
+@pytest.mark.parametrize(
+    "change", [{"checkpoint": False}, {"sharding": "zero1"}, {"sharding": "fsdp"}], ids=str
+)
+def test_default_that_is_refused_becomes_that_of_a_new_project(change: dict[str, Value]) -> None:
+    """The watch went off as a whole, the lock of the run's folder with it."""
+    given: dict[str, Value] = {"nodes": 2, "clusters": ["slurm"], "gpus_per_node": 4}
+    asked = questions.load()
+    changed = carry.carry_over(asked, asked, answers.resolve(asked, given), change)
+    assert changed == answers.resolve(asked, given | change)
 
 
 def test_colleague_with_another_home_in_a_monorepo(lab: Lab, tmp_path: Path) -> None:

@@ -6,12 +6,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from generator.program import everything
 
 from ddpgen.errors import DdpgenError
 from ddpgen.updating import changing, update
+from ddpgen.updating.merge import Merge
 from update.lab import ADDED, CHANGED_IN_NEW, DELETED, NEW, OLD, RENAMED_FROM, RENAMED_TO, Lab
 
 ANSWERS = ".copier-answers.yml"
@@ -68,6 +70,10 @@ def changed_unseen(mark: str) -> Callable[[Lab, Path], None]:
     return spoil
 
 
+def sparse(lab: Lab, project: Path) -> None:
+    lab.git("sparse-checkout", "set", "--cone", "engine", cwd=project)
+
+
 def in_a_merge(lab: Lab, project: Path) -> None:
     """As after a merge whose conflicts are solved, but which is not committed."""
     lab.git("checkout", "--quiet", "-b", "other", cwd=project)
@@ -112,6 +118,7 @@ SPOILT = {
     "in the middle of a merge": (in_a_merge, "is in the middle of a merge"),
     "skip-worktree": (changed_unseen("--skip-worktree"), "git does not look for changes"),
     "assume-unchanged": (changed_unseen("--assume-unchanged"), "git does not look for changes"),
+    "sparse checkout": (sparse, "git sparse-checkout disable"),
     "no answers": (no_answers, "is not in a project of ddpgen"),
     "answer changed by hand": (committed("amp: bf16", "amp: fp16"), "was edited by hand"),
     "answer of no choice": (committed("amp: bf16", "amp: fp8"), "amp=fp8: is not a choice"),
@@ -217,6 +224,55 @@ def test_conflict_is_marked_listed_and_can_be_undone(lab: Lab, project: Path) ->
     undo = done.stderr.partition("To undo: ")[2].strip()
     subprocess.run(undo, shell=True, check=True, capture_output=True)
     assert lab.git("status", "--porcelain", cwd=project) == "?? notes.txt"
+
+
+def test_index_that_another_git_keeps_locked_changes_nothing(lab: Lab, project: Path) -> None:
+    """The files were changed, with marks of conflicts of which git did not know."""
+    path = project / CHANGED_IN_NEW[0]
+    path.write_text("mine\n" * 200)
+    lab.commit(project)
+    before = snapshot(project)
+    (project / ".git/index.lock").touch()
+    with pytest.raises(DdpgenError, match=r"index\.lock"):
+        update.update(project, None, [], dry_run=False)
+    assert snapshot(project) == before
+
+
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        (changed, "changes that are not committed"),
+        (lambda _, project: set_amp(project), "changes that are not committed"),
+        (lambda lab, project: (changed(lab, project), lab.commit(project)), "try again"),
+    ],
+    ids=["editor", "another set", "commit"],
+)
+def test_what_others_do_meanwhile_is_not_overwritten(
+    lab: Lab,
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    act: Callable[[Lab, Path], object],
+    words: str,
+) -> None:
+    """An edit was lost; of two changes at once each made half of the files."""
+    merge = changing.merge
+    after: list[dict[str, bytes]] = []
+
+    def merge_slowly(*arguments: Any) -> Merge:
+        outcome = merge(*arguments)
+        monkeypatch.setattr(changing, "merge", merge)
+        act(lab, project)
+        after.append(snapshot(project))
+        return outcome
+
+    monkeypatch.setattr(changing, "merge", merge_slowly)
+    with pytest.raises(DdpgenError, match=words):
+        update.change(project, ["tracker=mlflow"], dry_run=False)
+    assert [snapshot(project)] == after
+
+
+def set_amp(project: Path) -> None:
+    assert update.change(project, ["amp=fp16"], dry_run=False) == 0
 
 
 def test_edits_of_a_renamed_file_follow_it(lab: Lab, project: Path) -> None:

@@ -122,16 +122,21 @@ def _open(folder: str) -> Any:
     """
     try:
         opened: Any = transformers.AutoModelForCausalLM.from_pretrained(
-            folder, dtype="float32", local_files_only=True, output_loading_info=True
+            folder,
+            dtype="float32",
+            ignore_mismatched_sizes=True,  # they are refused below, by name
+            local_files_only=True,
+            output_loading_info=True,
         )
     except (OSError, ValueError) as error:
         raise config.ConfigError(f"{folder} holds no causal language model: {error}") from error
     inner, notes = opened
-    if missing := sorted(notes["missing_keys"]):
+    mismatched = (name for name, *_ in notes["mismatched_keys"])
+    if missing := sorted({*notes["missing_keys"], *mismatched}):
         others = "".join(f", but for {name}" for name in sorted(notes["unexpected_keys"])[:1])
         raise config.ConfigError(
-            f"{folder} has no weights for {missing[0]}{others}: write the folder anew with "
-            "save_pretrained of the bare network"
+            f"{folder} has no weights that fit for {missing[0]}{others}: write the folder "
+            "anew with save_pretrained of the bare network"
         )
     return inner
 

@@ -19,8 +19,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Answer a question, or go on from a text, token by token."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("run", type=Path, help="the run's folder, such as runs/001")
-    parser.add_argument("--prompt", required=True, help="the question, or the text to go on from")
-    parser.add_argument("--system", default="", help="what stands before the question")
+    words = "the question, or the text to go on from"
+    parser.add_argument("--prompt", type=utf_8, required=True, help=words)
+    parser.add_argument("--system", type=utf_8, default="", help="what stands before the question")
     parser.add_argument("--tokens", type=int, default=300, help="most new tokens (default: 300)")
     parser.add_argument("--temperature", type=float, default=0.8, help="0: always the likeliest")
     parser.add_argument("--top-p", type=float, default=1.0, help="keep this much probability")
@@ -42,6 +43,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     write(run, tokens, tokenizer, arguments)
 
 
+def utf_8(text: str) -> str:
+    """The text of an argument; argparse refuses what is none."""
+    text.encode()
+    return text
+
+
 def encode(tokenizer: Any, prompt: str, system: str, chat: bool) -> Tensor:
     """The tokens [1, length] to go on from: of a text, or of a conversation up to its answer."""
     if not chat:
@@ -57,8 +64,15 @@ def encode(tokenizer: Any, prompt: str, system: str, chat: bool) -> Tensor:
 
 
 def write(run: trained.Trained, tokens: Tensor, tokenizer: Any, wanted: argparse.Namespace) -> None:
-    """Print token after token, until one ends the text or there are as many as wanted."""
+    """Print token after token: as many as wanted, until one ends the text, or no place is left."""
     inner: Any = run.network.inner
+    text_config = inner.config.get_text_config()
+    places = getattr(text_config, "max_position_embeddings", tokens.size(1) + wanted.tokens)
+    if tokens.size(1) >= places:
+        raise config.ConfigError(
+            f"--prompt has {tokens.size(1)} tokens, and the model has {places} positions for them "
+            "and the answer: give a shorter one"
+        )
     known = inner.generation_config.eos_token_id  # a chat model may have several
     ends = {tokenizer.eos_token_id, *(known if isinstance(known, list) else [known])} - {None}
     if run.shape.chat:  # a network that was pretrained on texts ends them otherwise
@@ -67,7 +81,7 @@ def write(run: trained.Trained, tokens: Tensor, tokenizer: Any, wanted: argparse
     inner.generate(
         tokens.to(run.device),
         attention_mask=torch.ones_like(tokens, device=run.device),
-        max_new_tokens=wanted.tokens,
+        max_new_tokens=min(wanted.tokens, places - tokens.size(1)),
         do_sample=wanted.temperature > 0,
         eos_token_id=sorted(ends) or None,
         streamer=transformers.TextStreamer(tokenizer, skip_prompt=True, skip_special_tokens=True),

@@ -196,6 +196,10 @@ def test_tokenizers_that_lack_something(tmp_path: Path) -> None:
     bare = {"pretrained": str(tmp_path / "bare"), "length": 96}
     with pytest.raises(config.ConfigError, match=r"no chat template: name a file with one in data"):
         data.prepare(settings(tmp_path, source=source, **bare))
+    in_python: Any = transformers.ByT5Tokenizer()
+    in_python.chat_template = documents.CHAT
+    with pytest.raises(config.ConfigError, match=r"ByT5Tokenizer cannot tell which tokens"):
+        documents.encode([documents.Record("record 1", CHATS[0])], in_python)
 
 
 def test_texts_are_learnt_whole(tmp_path: Path) -> None:
@@ -592,8 +596,17 @@ def test_weights_of_other_names_are_no_pretrained_network(tmp_path: Path, added:
     renamed = {added + name: weight for name, weight in weights.items()}
     safetensors.torch.save_file(renamed, path, {"format": "pt"})
     shape = replace(SHAPE, weights=str(tmp_path))
-    with pytest.raises(config.ConfigError, match=rf"no weights for .*, but for {added}"):
+    with pytest.raises(config.ConfigError, match=rf"no weights that fit for .*, but for {added}"):
         model.build(common.settings(tmp_path).model, shape)
+
+
+def test_weights_of_another_size_are_named(tmp_path: Path) -> None:
+    """As of a config.json from another network: transformers says no name."""
+    save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(path.read_text().replace('"intermediate_size": 32', '"intermediate_size": 64'))
+    with pytest.raises(config.ConfigError, match=r"no weights that fit for .*mlp"):
+        model.build(common.settings(tmp_path).model, replace(SHAPE, weights=str(tmp_path)))
 
 
 def test_weights_that_are_tied_are_there_once(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ MISTAKES = {
     "--temperature -1.0 must not be negative": "--temperature=-1",
     "--top-p 0.0 must be above 0 and at most 1": "--top-p=0",
     "--tokens 0 must be at least 1": "--tokens=0",
+    r"--prompt has \d+ tokens, and the model has \d+ positions": f"--prompt={'why? ' * 999}",
 }
 
 
@@ -70,6 +71,20 @@ MISTAKES = {
 def test_mistakes_are_said(reason: str, run: Path) -> None:
     with pytest.raises(config.ConfigError, match=reason):
         sample.main([str(run), "--prompt=?", MISTAKES[reason]])
+
+
+def test_answer_ends_where_no_position_is_left(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind the last of those that are learnt, networks such as GPT-2 fail."""
+    calls = common.record(monkeypatch, transformers.GenerationMixin, "generate")
+    sample.main([str(run), "--prompt=?", "--tokens=9999"])
+    begin = calls[0][1]["inputs"].size(1)
+    assert calls[0][1]["kwargs"]["max_new_tokens"] == trained.open_run(run).shape.length - begin
+
+
+def test_prompt_is_a_text(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        sample.main([str(run), "--prompt=\udcff"])
+    assert "argument --prompt: invalid utf_8 value" in capsys.readouterr().err
 
 
 def test_tokens_that_the_network_does_not_know_are_named(

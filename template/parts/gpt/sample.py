@@ -20,7 +20,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Go on from a text, token by token."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("run", type=Path, help="the run's folder, such as runs/001")
-    parser.add_argument("--prompt", default="\n", help="the text to go on from")
+    parser.add_argument("--prompt", type=utf_8, default="\n", help="the text to go on from")
     parser.add_argument("--tokens", type=int, default=300, help="most new tokens (default: 300)")
     parser.add_argument("--temperature", type=float, default=0.8, help="0: always the likeliest")
     parser.add_argument("--top-p", type=float, default=1.0, help="keep this much probability")
@@ -32,6 +32,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise config.ConfigError(f"--temperature {arguments.temperature} must not be negative")
     if not 0 < arguments.top_p <= 1:
         raise config.ConfigError(f"--top-p {arguments.top_p} must be above 0 and at most 1")
+    if arguments.tokens < 1:
+        raise config.ConfigError(f"--tokens {arguments.tokens} must be at least 1")
     run = trained.open_run(arguments.run, arguments.newest)
     text = open_text(run.cfg.data, arguments.tokenizer)
     if not (tokens := text.encode(arguments.prompt)):
@@ -48,6 +50,12 @@ def main(argv: Sequence[str] | None = None) -> None:
             break
         print(text.decode(token), end="", flush=True)
     print()
+
+
+def utf_8(text: str) -> str:
+    """The text of an argument; argparse refuses what is none."""
+    text.encode()
+    return text
 
 
 class Bytes:
@@ -119,7 +127,8 @@ def choose(logits: Tensor, temperature: float, top_p: float) -> int:
     """A token by chance: of the likeliest that together have the probability `top_p`."""
     if temperature == 0:
         return int(logits.argmax())
-    likely = (logits / temperature).softmax(-1).sort(descending=True)
+    # From the highest on: divided by very little, several logits would all be infinite.
+    likely = ((logits - logits.max()) / temperature).softmax(-1).sort(descending=True)
     before = likely.values.cumsum(-1) - likely.values
     kept = torch.where(before < top_p, likely.values, 0.0)  # the first always counts
     return int(likely.indices[torch.multinomial(kept, 1)])

@@ -90,6 +90,7 @@ MISTAKES = {
     "--temperature -1.0 must not be negative": ["--temperature=-1"],
     "--top-p 0.0 must be above 0 and at most 1": ["--top-p=0"],
     "--prompt has no tokens": ["--prompt="],
+    "--tokens 0 must be at least 1": ["--tokens=0"],
     "the tokenizer .*absent.json": ["--tokenizer=absent.json"],
 }
 
@@ -98,6 +99,18 @@ MISTAKES = {
 def test_mistakes_are_said(reason: str, run: Path) -> None:
     with pytest.raises(config.ConfigError, match=reason):
         sample.main([str(run), *MISTAKES[reason]])
+
+
+def test_prompt_is_a_text(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        sample.main([str(run), "--prompt=\udcff"])
+    assert "argument --prompt: invalid utf_8 value" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("temperature", [1e-40, 1e-3])
+def test_cold_draws_are_the_likeliest(temperature: float) -> None:
+    """Divided by so little, logits are infinite."""
+    assert sample.choose(torch.tensor([1.0, 3.0, 2.0]), temperature, 1.0) == 1
 
 
 def test_tokens_need_their_tokenizer(run: Path, tmp_path: Path) -> None:

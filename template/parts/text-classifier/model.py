@@ -73,7 +73,7 @@ def _open(shape: data.Shape) -> Any:
         shape.weights,
         config=size,
         dtype="float32",
-        ignore_mismatched_sizes=not shape.keeps_head,
+        ignore_mismatched_sizes=True,  # they are refused below, by name
         output_loading_info=True,
         local_files_only=True,
     )

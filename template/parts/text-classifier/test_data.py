@@ -380,6 +380,16 @@ def test_weights_of_other_names_are_no_pretrained_network(tmp_path: Path, other:
         model.build(common.settings(tmp_path).model, shape)
 
 
+def test_weights_of_another_size_are_named(tmp_path: Path) -> None:
+    """As of a config.json from another network; transformers says no name."""
+    splits, _, _ = fine_tuned(tmp_path, ["yes", "no"])
+    path = tmp_path / "checkpoint" / "config.json"
+    about = json.loads(path.read_text())
+    path.write_text(json.dumps(about | {"intermediate_size": 2 * about["intermediate_size"]}))
+    with pytest.raises(config.ConfigError, match=r"no weights that fit for roberta\."):
+        model.build(common.settings(tmp_path).model, splits.shape)
+
+
 def test_a_head_that_is_replaced_may_be_missing(tmp_path: Path) -> None:
     """Networks that filled in words before have another."""
     shape = rename(tmp_path, "classifier.", "lm_head.")
