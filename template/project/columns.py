@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -137,7 +137,7 @@ def read(cfg: config.Data, files: list[Path]) -> Table:
     texts = [*cfg.categories, *groups]
     held_out, left_out = _by_name(files)
     files = [path for path in files if path not in left_out]
-    parts = _read_files(files, cfg, texts) or [_read_bundled(cfg.source)]
+    parts = read_files(files, cfg, texts) or [_read_bundled(cfg.source)]
     files = files or [Path(cfg.source)]
     names = parts[0].column_names
     for path, part in zip(files, parts, strict=True):
@@ -155,9 +155,9 @@ def read(cfg: config.Data, files: list[Path]) -> Table:
                 _check_digits(_digits(part[name], name, path, cfg), name, path)
                 doubts += _check_points(part[name], name, path, cfg)
     kinds = {name: "" if name in cfg.categories else cfg.numbers for name in chosen}
-    columns = {name: _join(name, parts, files, kinds[name]) for name in chosen}
+    columns = {name: join(name, parts, files, kinds[name]) for name in chosen}
     words = [_words(cfg, path, part) for path, part in zip(files, parts, strict=True)]
-    together = next((_join(name, parts, files, "") for name in groups), None)
+    together = next((join(name, parts, files, "") for name in groups), None)
     cells = pa.chunked_array([*chain(*words)], type=pa.string())
     return Table(columns, files, ends, cells, together, doubts, held_out, left_out)
 
@@ -176,14 +176,14 @@ def _by_name(files: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     return (val if len(val) + len(tests) < len(files) else []), tests
 
 
-def _read_files(files: Sequence[Path], cfg: config.Data, texts: Iterable[str]) -> list[Any]:
+def read_files(files: Sequence[Path], cfg: config.Data, texts: Iterable[str]) -> list[Any]:
     """Each file as Arrow's table; `texts`, and a column with texts in any file, are texts in all.
 
     Of CSV, Arrow guesses types by the cells of one file: there 007 would become 7.
     """
     empty, point = _empty(cfg.gaps), POINT[cfg.numbers]
-    parts = [_read_file(path, empty, point=point) for path in files]
-    names = {*texts, *(f.name for part in parts for f in part.schema if _holds_texts(f.type))}
+    parts = [read_file(path, empty, point=point) for path in files]
+    names = {*texts, *(f.name for part in parts for f in part.schema if holds_texts(f.type))}
     return [_read_as(path, part, empty, names) for path, part in zip(files, parts, strict=True)]
 
 
@@ -192,17 +192,17 @@ def _read_as(path: Path, part: Any, empty: list[str], names: Iterable[str]) -> A
     kinds = {
         field.name: pa.string()
         for field in part.schema
-        if field.name in names and not _holds_texts(field.type)
+        if field.name in names and not holds_texts(field.type)
         if not pa.types.is_binary(field.type)  # in another encoding than UTF-8
     }
-    return _read_file(path, empty, kinds) if kinds and _is_csv(path) else part
+    return read_file(path, empty, kinds) if kinds and is_csv(path) else part
 
 
 def _words(cfg: config.Data, path: Path, part: Any) -> Any:
     """Chunks of the target's cells as texts: classes have the names that the file has for them."""
     array, kind = part[cfg.target], pa.string()
-    if not _holds_texts(array.type) and _is_csv(path):
-        cells = _read_file(path, _empty(cfg.gaps), {cfg.target: kind}, [cfg.target])[cfg.target]
+    if not holds_texts(array.type) and is_csv(path):
+        cells = read_file(path, _empty(cfg.gaps), {cfg.target: kind}, [cfg.target])[cfg.target]
         return pc.utf8_trim_whitespace(cells).chunks
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
@@ -225,7 +225,7 @@ def _empty(gaps: list[str]) -> list[str]:
     return [*csv.ConvertOptions().null_values, *BLANKS, *gaps]
 
 
-def _is_csv(path: Path) -> bool:
+def is_csv(path: Path) -> bool:
     """Whether a path is that of a text file, not of Parquet nor of a bundled table."""
     if not path.is_file():
         return False
@@ -233,13 +233,13 @@ def _is_csv(path: Path) -> bool:
         return file.read(len(PARQUET)) != PARQUET
 
 
-def _holds_texts(kind: Any) -> bool:
+def holds_texts(kind: Any) -> bool:
     """Whether cells of Arrow's type are texts."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _read_file(
+def read_file(
     path: Path,
     empty: list[str],
     kinds: dict[str, Any] | None = None,
@@ -368,86 +368,6 @@ def _delimiter(first: bytes) -> str:
     return max(DELIMITERS, key=header.count).decode()
 
 
-def read_new(
-    files: Sequence[Path], learnt: dict[str, dict[str, Any]], cfg: config.Data
-) -> tuple[Table, Any]:
-    """The columns that were learnt, of files to predict for; and all columns, as Arrow's table.
-
-    There the cells of CSV are texts, as they stand.
-
-    Raises ConfigError for a column that is missing, and for texts in place of numbers.
-    """
-    if absent := [path for path in files if not path.is_file()]:
-        raise config.ConfigError(f"{absent[0]} cannot be read: there is no such file")
-    parts = _read_files(files, cfg, learnt["texts"])
-    for path, part in zip(files, parts, strict=True):
-        for name in (*learnt["numbers"], *learnt["texts"]):
-            if part.column_names.count(name) != 1:
-                times = "two columns" if name in part.column_names else "no column"
-                raise config.ConfigError(f"{path} has {times} {name!r}: the model needs one")
-    ends = list(accumulate(map(len, parts)))
-    if not ends[-1]:
-        raise config.ConfigError(f"{', '.join(map(str, files))}: there are no rows")
-    numbers = {name: _join(name, parts, [*files], cfg.numbers) for name in learnt["numbers"]}
-    empty = {name: a.cast(pa.float64()) for name, a in numbers.items() if a.null_count == len(a)}
-    texts = {name: _join(name, parts, [*files], "") for name in learnt["texts"]}
-    numbers |= empty  # in Parquet a column without a value may be one of texts
-    table = Table(numbers | texts, [*files], ends)
-    for name, array in numbers.items():
-        if array.type == pa.float64():
-            table.refuse(pc.is_inf(array), name, ", and only finite numbers can be learnt from")
-        else:
-            is_text = pc.invert(pc.match_substring_regex(array, NUMBER))
-            table.refuse(is_text, name, ", but the model was trained with numbers")
-            table.refuse(pc.is_valid(array), name, " as a text: give numbers")
-    whole = [_carried(path, part) for path, part in zip(files, parts, strict=True)]
-    try:
-        return table, whole[0] if len(whole) == 1 else _joined(whole)
-    except pa.ArrowException as error:
-        raise config.ConfigError(f"{files[0]} and the other files do not fit: {error}") from error
-
-
-def doubts(table: Table, learnt: dict[str, dict[str, Any]], categories: Tensor) -> Iterator[str]:
-    """Words about cells of new rows such as no row of the training had, column by column."""
-    for name, numbers in zip(learnt["texts"], categories.T, strict=True):
-        if len(unknown := (numbers == 0).nonzero().flatten().tolist()):
-            cell = table.columns[name][unknown[0]].as_py()
-            shown = "an empty cell" if cell is None else repr(cell)
-            yield (
-                f"column {name!r}: {len(unknown):,} of {len(numbers):,} cells are new to the model "
-                f"and tell it nothing, such as {shown} ({table.place(unknown[0])})"
-            )
-    for name, (*_, has_gaps) in learnt["numbers"].items():
-        empty = pc.is_null(table.columns[name], nan_is_null=True)
-        if not has_gaps and (count := pc.sum(empty).as_py()):
-            first = table.place(pc.index(empty, True).as_py())
-            yield (
-                f"column {name!r}: {count:,} of {len(empty):,} cells are empty, which none was in "
-                f"the training: the median stands for them ({first})"
-            )
-
-
-def _carried(path: Path, part: Any) -> Any:
-    """All columns of a file, those of CSV as texts: only a cell without a letter is empty."""
-    if not _is_csv(path):
-        return part
-    for field in part.schema:
-        if pa.types.is_binary(field.type):
-            raise config.ConfigError(
-                f"{path}: column {field.name!r} is not in UTF-8: save the file in UTF-8"
-            )
-    return _read_file(path, [""], dict.fromkeys(part.column_names, pa.string()))
-
-
-def _joined(parts: list[Any]) -> Any:
-    """All columns of all files; one with texts in any file is a text in all."""
-    texts = {field.name for part in parts for field in part.schema if _holds_texts(field.type)}
-    for number, part in enumerate(parts):
-        fields = [f.with_type(pa.string()) if f.name in texts else f for f in part.schema]
-        parts[number] = part.cast(pa.schema(fields))
-    return pa.concat_tables(parts, promote_options="permissive")
-
-
 def _read_bundled(name: str) -> Any:
     from sklearn import datasets
 
@@ -527,9 +447,9 @@ def _digits(array: Any, name: str, path: Path, cfg: config.Data) -> Any:
     if pa.types.is_integer(array.type) or pa.types.is_decimal(array.type):
         return array
     is_float = pa.types.is_floating(array.type)
-    if not is_float or (pc.max(pc.abs(array)).as_py() or 0) < EXACT or not _is_csv(path):
+    if not is_float or (pc.max(pc.abs(array)).as_py() or 0) < EXACT or not is_csv(path):
         return pa.nulls(0, pa.int64())
-    cells = _read_file(path, _empty(cfg.gaps), {name: pa.string()}, [name])[name]
+    cells = read_file(path, _empty(cfg.gaps), {name: pa.string()}, [name])[name]
     cells = pc.utf8_trim_whitespace(cells)
     return cells.filter(pc.match_substring_regex(cells, WHOLE)).cast(pa.decimal256(76))
 
@@ -552,9 +472,9 @@ def _check_points(array: Any, name: str, path: Path, cfg: config.Data) -> str:
     for long numbers of which a spreadsheet has cut the last digits.
     """
     largest = pc.max(pc.abs(array)).as_py() if pa.types.is_floating(array.type) else None
-    if largest is None or 1000 <= largest < LONG or not _is_csv(path):
+    if largest is None or 1000 <= largest < LONG or not is_csv(path):
         return ""
-    cells = _read_file(path, _empty(cfg.gaps), {name: pa.string()}, [name])[name]
+    cells = read_file(path, _empty(cfg.gaps), {name: pa.string()}, [name])[name]
     if pc.all(pc.match_substring_regex(cells, CUT)).as_py():
         return f"; {name} has lost digits: {cells.drop_null()[0]} is how a spreadsheet writes"
     if cfg.numbers != "plain":
@@ -574,7 +494,7 @@ def _check_points(array: Any, name: str, path: Path, cfg: config.Data) -> str:
     )
 
 
-def _join(name: str, parts: list[Any], files: list[Path], numbers: str) -> Any:
+def join(name: str, parts: list[Any], files: list[Path], numbers: str) -> Any:
     """One column of all files: texts, where a file has texts, or where `numbers` is empty.
 
     Else numbers, and texts that are numbers as data.numbers has them.
@@ -593,7 +513,7 @@ def _join(name: str, parts: list[Any], files: list[Path], numbers: str) -> Any:
 def _plain(array: Any, name: str, path: Path) -> Any:
     """The column with one type for all kinds of texts; ConfigError for dates, lists and others."""
     kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
-    if _holds_texts(kind):
+    if holds_texts(kind):
         return array.cast(pa.string())
     numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
     if not any(fits(kind) for fits in (*numbers, pa.types.is_boolean, pa.types.is_null)):

@@ -4,6 +4,7 @@ import json
 import re
 import tarfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import chain, takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -64,14 +65,6 @@ def find(cfg: config.Data, unpacked: Path) -> images.Found:
     return images.Found(classes, places[0], places[1])
 
 
-def unlabelled(path: Path, unpacked: Path) -> list[images.Place]:
-    """The images of one file, of no class; those of a Parquet file go to a folder."""
-    if path.suffix == ".tar":
-        return [place for _, place in _members(path)[0]]
-    rows = _rows(path, "", unpacked)
-    return [row.place._replace(path=str(unpacked / row.place.path)) for row in rows]
-
-
 def refuse_both(source: Path) -> None:
     """Raise ConfigError for a folder of shards that holds images, too."""
     if loose := images.files_below(source):
@@ -106,7 +99,7 @@ def _read(paths: list[Path], cfg: config.Data, unpacked: Path) -> Iterator[Label
     for path in paths:
         if path.suffix == ".tar":
             below = str(path.relative_to(cfg.source))
-            found, said = _members(path)
+            found, said = members(path)
             for key, place in found:
                 yield _labelled(place._replace(path=below), key, said)
         else:
@@ -116,7 +109,7 @@ def _read(paths: list[Path], cfg: config.Data, unpacked: Path) -> Iterator[Label
 # --- Tar files ------------------------------------------------------------------------------------
 
 
-def _members(path: Path) -> tuple[list[tuple[str, images.Place]], dict[str, str]]:
+def members(path: Path) -> tuple[list[tuple[str, images.Place]], dict[str, str]]:
     """The images of a tar file by their keys, and what key.cls says beside some of them."""
     found, said = list[tuple[str, images.Place]](), dict[str, str]()
     try:
@@ -189,50 +182,72 @@ def _of_folder(image: Labelled, around: int) -> Labelled:
 
 
 def _rows(path: Path, label: str, unpacked: Path) -> Iterator[Labelled]:
-    """The images of a Parquet file, while they are written one behind the other.
+    """The images of a Parquet file, each with what the column `label` says."""
+    with opened(path) as file:
+        names = _class_names(path, file.schema_arrow, label)
+        for place, row in unpack(path, file, [label], unpacked):
+            yield Labelled(place, _named(row[label], names, f"{place.name}: {label!r}"))
 
-    Without the name of a column of classes they have none.
-    """
-    unpacked.mkdir(exist_ok=True)
+
+@contextmanager
+def opened(path: Path) -> Iterator[parquet.ParquetFile]:
+    """A Parquet file. Raises ConfigError for what cannot be read of the file, also later."""
     try:
-        with parquet.ParquetFile(path) as file, (unpacked / CONTENT).open("ab") as content:
-            column, names = _columns(path, file.schema_arrow, label)
-            wanted = [column, label] if label else [column]
-            batches = file.iter_batches(ROWS, columns=wanted)
-            rows = chain.from_iterable(batch.to_pylist() for batch in batches)
-            for number, row in enumerate(rows, start=1):
-                name = f"{path}: row {number}"
-                image = row[column]
-                pixels = image.get("bytes") if isinstance(image, dict) else image
-                if not pixels:
-                    raise config.ConfigError(f"{name} has no bytes of an image in {column!r}")
-                place = images.Place(CONTENT, 0, name, content.tell(), content.write(pixels))
-                value = _named(row[label], names, f"{name}: {label!r}") if label else ""
-                yield Labelled(place, value)
+        with parquet.ParquetFile(path) as file:
+            yield file
     except (OSError, ValueError, pa.ArrowException) as error:
         if getattr(error, "errno", None):
             raise  # of the disk; Arrow's errors of a file have no number
         raise config.ConfigError(f"{path} cannot be unpacked: {error}") from error
 
 
-def _columns(path: Path, schema: Any, label: str) -> tuple[str, list[str]]:
-    """The column of the images, and the names of the classes where Hugging Face's are there."""
-    kinds = {field.name: field.type for field in schema}
+def unpack(
+    path: Path, file: parquet.ParquetFile, others: list[str], unpacked: Path
+) -> Iterator[tuple[images.Place, dict[str, Any]]]:
+    """The images, each with other columns of its row, while they are written into one file."""
+    unpacked.mkdir(exist_ok=True)
+    column = _image_column(path, file.schema_arrow)
+    batches = file.iter_batches(ROWS, columns=[column, *others])
+    rows = chain.from_iterable(batch.to_pylist() for batch in batches)
+    with (unpacked / CONTENT).open("ab") as content:
+        for number, row in enumerate(rows, start=1):
+            name = f"{path}: row {number}"
+            image = row[column]
+            pixels = image.get("bytes") if isinstance(image, dict) else image
+            if not pixels:
+                raise config.ConfigError(f"{name} has no bytes of an image in {column!r}")
+            yield images.Place(CONTENT, 0, name, content.tell(), content.write(pixels)), row
+
+
+def _image_column(path: Path, schema: Any) -> str:
+    """The column of the images: of bytes, or of Hugging Face's struct."""
     binary = (pa.types.is_binary, pa.types.is_large_binary)
     found = [
-        name
-        for name, kind in kinds.items()
-        if any(check(kind) for check in binary)
-        or (pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0)
+        field.name
+        for field in schema
+        if any(check(field.type) for check in binary)
+        or (pa.types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0)
     ]
-    if len(found) != 1 or (label and label not in kinds):
-        classes = f" and one of classes, data.label = {label!r}" if label else ""
+    if len(found) != 1:
         raise config.ConfigError(
-            f"{path} must have one column of the bytes of images{classes}; has "
-            f"{', '.join(f'{n} ({k})' for n, k in kinds.items())}"
+            f"{path} must have one column of the bytes of images; has {_kinds(schema)}"
+        )
+    return str(found[0])
+
+
+def _class_names(path: Path, schema: Any, label: str) -> list[str]:
+    """The names for which the column of classes has numbers, as Hugging Face writes them."""
+    if label not in schema.names:
+        raise config.ConfigError(
+            f"{path} must have one column of classes, data.label = {label!r}; has {_kinds(schema)}"
         )
     about = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))
-    return found[0], about.get("info", {}).get("features", {}).get(label, {}).get("names") or []
+    names: list[str] = about.get("info", {}).get("features", {}).get(label, {}).get("names") or []
+    return names
+
+
+def _kinds(schema: Any) -> str:
+    return ", ".join(f"{field.name} ({field.type})" for field in schema)
 
 
 def _named(value: Any, names: list[str], place: str) -> str:

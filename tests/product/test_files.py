@@ -28,7 +28,7 @@ from ddpgen.asking.question import Answers, Value
 from ddpgen.errors import DdpgenError
 from ddpgen.rendering.render import files_of, render
 from ddpgen.web.interface import Interface
-from product import programs, template
+from product import programs, reached, template
 from product.combinations import identifier
 from product.joined import Joined
 from product.kept import kept
@@ -249,6 +249,19 @@ def test_an_option_that_is_off_leaves_no_trace(chosen: list[Answers]) -> None:
             assert not re.search(r"\bfolders\.[a-z]|is_meta", "\n".join(code)), answers
 
 
+def test_nothing_is_there_that_nothing_comes_to() -> None:
+    """No function, class or constant is left of an option that was not chosen."""
+    clusters = questions.load().questions["clusters"].choices
+    launched: list[Answers] = [
+        {"clusters": [cluster.value], "nodes": 2, "checkpoint": saves, "tools": []}
+        for cluster in clusters
+        for saves in (True, False)
+    ]
+    for answers in [*programs.every_pair(), *launched]:
+        files = {path: text for path, text in template.project(answers) if path.endswith(".py")}
+        assert not (idle := reached.unreached(files)), f"{answers}: {idle}"
+
+
 # Words about runs that go on, and about what they go on from.
 GOES_ON = re.compile(
     r"\bcheckpoints?\b|\bresum(e|es|ed|ing)\b|\brestart(s|ed|ing)?\b(?!=0)|\ba requeue\b"
@@ -293,6 +306,21 @@ def test_readme_names_only_keys_that_are_there() -> None:
         named = set(re.findall(r"\b([a-z]+\.[a-z_]+)=", template.text("README.md", answers) or ""))
         assert "optim.lr" in named
         assert named <= keys, f"{answers}: {named - keys}"
+
+
+WAYS = {  # to start the checks in a job
+    "slurm": 'with `PROGRAM="-m tools.preflight"` before the command |',
+    "kubernetes": "in Kubernetes by `{name: PROGRAM, ",
+    "skypilot": "in SkyPilot by `--env PROGRAM=",
+}
+
+
+def test_readme_says_how_checks_start_in_a_job() -> None:
+    """A variable of the shell reaches a job of a scheduler, and neither pods nor a cloud."""
+    for cluster in WAYS:
+        answers: Answers = {"clusters": [cluster], "nodes": 2, "tools": ["preflight"]}
+        text = template.text("README.md", answers) or ""
+        assert {name for name, way in WAYS.items() if way in text} == {cluster}
 
 
 def test_readme_says_what_a_checkpoint_holds() -> None:

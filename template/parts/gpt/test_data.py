@@ -288,6 +288,14 @@ def test_header_of_a_shard_is_no_token(magic: int, dtype: str, tmp_path: Path) -
         prepared(tmp_path, source=source, token_dtype=dtype)
 
 
+@pytest.mark.parametrize("first", [0x0280, 0x8B1F])
+def test_any_token_may_come_first(first: int, tmp_path: Path) -> None:
+    """Its bytes begin pickles, or files of gzip: more than that is needed to refuse a file."""
+    path = write(tmp_path / "tokens.bin", torch.tensor([first, *range(1, 400)]), "uint16")
+    train, _ = prepared(tmp_path, source=str(path), token_dtype="uint16")
+    assert train[0] == first
+
+
 def test_edited_shards_are_read_anew(tmp_path: Path) -> None:
     """Another file in the folder, or other numbers in one, have another place."""
     folder = str(tmp_path / "shards")

@@ -43,7 +43,16 @@ def _places(path: Path, unpacked: Path) -> list[images.Place]:
         return [images.Place(str(path), data.IGNORE)]
     if found := shards.files(path):
         shards.refuse_both(path)
-        return [place for shard in found for place in shards.unlabelled(shard, unpacked)]
+        return [place for shard in found for place in _in_shard(shard, unpacked)]
     if not (loose := images.files_below(path)):
         raise config.ConfigError(f"{path} is neither a file nor a folder that holds images")
     return [images.Place(str(image), data.IGNORE) for image in sorted(loose)]
+
+
+def _in_shard(path: Path, unpacked: Path) -> list[images.Place]:
+    """The images of one file; those of a Parquet file go to a folder."""
+    if path.suffix == ".tar":
+        return [place for _, place in shards.members(path)[0]]
+    with shards.opened(path) as file:
+        rows = shards.unpack(path, file, [], unpacked)
+        return [place._replace(path=str(unpacked / place.path)) for place, _ in rows]

@@ -116,7 +116,6 @@ def test_nobody_is_asked_while_steps_go_on(monkeypatch: pytest.MonkeyPatch) -> N
     assert not store.called, "each rank asks, though no rank is waited for"
 
 
-Reports = dict[int, waiting.Report]
 WAITS, BUSY = "update, steps.py:90: norm.item()", "read, data.py:9: file.read()"
 
 
