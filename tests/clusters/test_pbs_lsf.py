@@ -23,8 +23,8 @@ HOSTS = ("host1", "host2")
 
 COMMANDS = {
     "pbsdsh": """\
-# pbsdsh [-n NUMBER] -- COMMAND: on one host of the job, or on all.
-chosen=(host1 host2)
+# pbsdsh [-n NUMBER] -- COMMAND: for one line of the job's list of hosts, or for all.
+mapfile -t chosen <{folder}/nodes
 if [[ $1 == -n ]]; then
     chosen=("${chosen[$2]}")
     shift 2
