@@ -48,7 +48,12 @@ wait
     "brequeue": 'echo "$1" >>{folder}/requeued\n',
 }
 VARIABLES = {
-    "pbs": {"PBS_JOBID": "17.server", "PBS_NODEFILE": "{folder}/nodes", "PBS_O_WORKDIR": "{work}"},
+    "pbs": {
+        "PBS_JOBID": "17.server",
+        "PBS_NODEFILE": "{folder}/nodes",
+        "PBS_O_WORKDIR": "{work}",
+        "NCPUS": "2",  # else each rank has eight threads, on two cores
+    },
     "lsf": {"LSB_JOBID": "17", "LSB_DJOB_HOSTFILE": "{folder}/nodes", "LS_SUBCWD": "{work}"},
 }
 

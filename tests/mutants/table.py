@@ -2200,5 +2200,11 @@ MUTATIONS = [
         '        kill -USR1 "$child" 2>/dev/null || true # the ranks',
         "        true # the ranks",
         check="whom a scheduler tells is not in the source"),
+    Mutation("L4", "ranks of a torchrun that was killed go on", "hosts", "launch/node.sh",
+        '            kill -KILL "${ranks[@]}" 2>/dev/null || true\n', "", check=OTHERS),
+    Mutation("L4", "one machine leaves the ranks of a torchrun that was killed", "hosts",
+        "launch/local.sh", "((status < 128)) || kill", "((status < 255)) || kill", check=OTHERS),
+    Mutation("L4", "one machine ends no rank, since it takes other words for their numbers",
+        "hosts", "launch/local.sh", "cut -d / -f 3)", "cut -d / -f 2)", check=OTHERS),
 ]
 # fmt: on

@@ -228,6 +228,14 @@ def insist(job: subprocess.Popen[bytes], number: int) -> int:
     raise AssertionError("the script does not end")
 
 
+def runs(process: str) -> bool:
+    """Whether the process of this number goes on: those that have ended have no command."""
+    try:
+        return Path("/proc", process, "cmdline").read_bytes() != b""
+    except OSError:
+        return False
+
+
 def cancel(job: subprocess.Popen[bytes]) -> None:
     """End a script and all that it started, as a scheduler does for its users."""
     os.killpg(job.pid, signal.SIGTERM)
