@@ -23,8 +23,8 @@ HOSTS = ("host1", "host2")
 
 COMMANDS = {
     "pbsdsh": """\
-# pbsdsh [-n NUMBER] -- COMMAND: on one host of the job, or on all.
-chosen=(host1 host2)
+# pbsdsh [-n NUMBER] -- COMMAND: for one line of the job's list of hosts, or for all.
+mapfile -t chosen <{folder}/nodes
 if [[ $1 == -n ]]; then
     chosen=("${chosen[$2]}")
     shift 2
@@ -48,7 +48,12 @@ wait
     "brequeue": 'echo "$1" >>{folder}/requeued\n',
 }
 VARIABLES = {
-    "pbs": {"PBS_JOBID": "17.server", "PBS_NODEFILE": "{folder}/nodes", "PBS_O_WORKDIR": "{work}"},
+    "pbs": {
+        "PBS_JOBID": "17.server",
+        "PBS_NODEFILE": "{folder}/nodes",
+        "PBS_O_WORKDIR": "{work}",
+        "NCPUS": "2",  # else each rank has eight threads, on two cores
+    },
     "lsf": {"LSB_JOBID": "17", "LSB_DJOB_HOSTFILE": "{folder}/nodes", "LS_SUBCWD": "{work}"},
 }
 

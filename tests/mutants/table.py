@@ -139,6 +139,7 @@ ELSEWHERE = "that a field holds a tensor of the device is said in another file"
 CONTENT = "whether it is right depends on the data"
 RECORD = "what a tracker keeps of a run is not in the source"
 REMAINDERS = "which values a compression keeps from step to step is said in another library"
+TASKS = "what a submission asks for is not in the source"
 OTHERS = "the checker reads the files of SLURM and torchrun, not those of other schedulers"
 
 # fmt: off
@@ -1170,7 +1171,7 @@ MUTATIONS = [
         "launch/kubernetes/trainjob.yaml",
         '                        - {name: OMP_NUM_THREADS, value: "8"}\n', "", check=OTHERS),
     Mutation("L1", "ssh starts in the project's folder only", "hosts", "launch/ssh.sh",
-        'cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."\n', "", check=OTHERS),
+        'CDPATH="" cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.."\n', "", check=OTHERS),
     Mutation("L1", "one machine's container has 64 MB of shared memory", "hosts",
         "launch/local.sh", " --ipc host", "", check=OTHERS),
     Mutation("L3", "torchrun hears Ctrl-C on one machine, too", "mlp", "launch/local.sh",
@@ -2175,5 +2176,37 @@ MUTATIONS = [
         "            late = now - vars(run.reporter).setdefault('began', now) > 3600\n"
         "            wanted = late or ends_epoch or",
         check="that the value decides is said lines away"),
+    Mutation("L1", "a submission for a task per rank starts a torchrun in each", "slurm",
+        "launch/slurm.sbatch", "unset SLURM_NTASKS SLURM_NPROCS SLURM_DISTRIBUTION\n", "",
+        check=TASKS),
+    Mutation("L1", "the tasks of a node are those of the submission", "slurm",
+        "launch/slurm.sbatch", " SLURM_NTASKS_PER_NODE=1\n", "\n", check=TASKS),
+    Mutation("L1", "a node has the cores of one rank", "slurm", "launch/slurm_direct.sbatch",
+        "$((SLURM_CPUS_PER_TASK * ${SLURM_NTASKS_PER_NODE:-1}))", "$SLURM_CPUS_PER_TASK",
+        check=TASKS),
+    Mutation("L1", "ranks of a node have numbers all over, as the submission says", "slurm",
+        "launch/slurm_direct.sbatch", " SLURM_NPROCS SLURM_DISTRIBUTION", " SLURM_NPROCS",
+        check=TASKS),
+    Mutation("L1", "pbsdsh counts hosts, and not the lines of their list", "hosts",
+        "launch/pbs.sh", '-n "${lines[rank]}"', '-n "$rank"', check=OTHERS),
+    Mutation("L1", "pbsdsh counts lines from 1", "hosts", "launch/pbs.sh",
+        "{ print NR - 1 }", "{ print NR }", check=OTHERS),
+    Mutation("L1", "`cd` looks for the project elsewhere first", "hosts", "launch/ssh.sh",
+        'CDPATH="" cd -- ', "cd -- ", check=OTHERS),
+    Mutation("L1", "a link to a launch file is where the project is", "hosts", "launch/local.sh",
+        '$(readlink -f -- "${BASH_SOURCE[0]}")', "${BASH_SOURCE[0]}", check=OTHERS),
+    Mutation("L1", "a container's user may not write where docker runs without root", "hosts",
+        "launch/local.sh", " || user=0:0\n", " || true\n", check=OTHERS),
+    Mutation("L3", "a signal to the batch script alone does not reach the ranks", "slurm",
+        "launch/slurm_nodes.sh",
+        '        kill -USR1 "$child" 2>/dev/null || true # the ranks',
+        "        true # the ranks",
+        check="whom a scheduler tells is not in the source"),
+    Mutation("L4", "ranks of a torchrun that was killed go on", "hosts", "launch/node.sh",
+        '            kill -KILL "${ranks[@]}" 2>/dev/null || true\n', "", check=OTHERS),
+    Mutation("L4", "one machine leaves the ranks of a torchrun that was killed", "hosts",
+        "launch/local.sh", "((status < 128)) || kill", "((status < 255)) || kill", check=OTHERS),
+    Mutation("L4", "one machine ends no rank, since it takes other words for their numbers",
+        "hosts", "launch/local.sh", "cut -d / -f 3)", "cut -d / -f 2)", check=OTHERS),
 ]
 # fmt: on

@@ -14,6 +14,9 @@ export SLURM_EXPORT_ENV=ALL
 unset SLURM_GPUS SLURM_GPUS_PER_TASK SLURM_GPU_BIND SLURM_CPU_BIND SLURM_CPUS_PER_GPU SLURM_NTASKS_PER_GPU NODE_RANK
 # A step has the cores that it is told, and without a number of its own all memory of the job.
 unset SLURM_TRES_PER_TASK SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE
+# Where the submission asked for a task per rank, a node has one task all the same, with the cores of all.
+SLURM_CPUS_PER_TASK=$((SLURM_CPUS_PER_TASK * ${SLURM_NTASKS_PER_NODE:-1})) SLURM_NTASKS_PER_NODE=1
+unset SLURM_NTASKS SLURM_NPROCS SLURM_DISTRIBUTION
 
 # {% if modules %}
 # The shell function `module` reads variables that are not set, and may not come along with the submission.

@@ -104,6 +104,8 @@ end_with_slurm() {
         again=1
         look_for_worn_node "${blamed:-}" "${silent:-}" "$lost" || true
         leave_out
+    else
+        kill -USR1 "$child" 2>/dev/null || true # the ranks do not hear of a signal to the batch script alone
     fi
     exit 1
 }
