@@ -51,6 +51,7 @@ BASES: dict[str, Answers] = {
     "shards": {"model": "mlp", "amp": "off", "sharding": "fsdp", "saves": "shards"},
     "tools": {"model": "mlp", "amp": "off", "tools": ["checkpoints", "preflight"]},
     "planned": {"model": "mlp", "amp": "off", "sharding": "fsdp", "tools": ["memory"]},
+    "scaling": {"model": "mlp", "amp": "off", "tools": ["scaling"]},
     "causal": {"model": "causal-lm", "amp": "off"},
     "vision": {"model": "vision", "amp": "off"},
     "text": {"model": "text-classifier", "amp": "off"},
@@ -2208,5 +2209,156 @@ MUTATIONS = [
         "launch/local.sh", "((status < 128)) || kill", "((status < 255)) || kill", check=OTHERS),
     Mutation("L4", "one machine ends no rank, since it takes other words for their numbers",
         "hosts", "launch/local.sh", "cut -d / -f 3)", "cut -d / -f 2)", check=OTHERS),
+    # --- edits of features that are asked for later ---
+    Mutation("K1", "every rank writes the weights alone by torch.save", "mlp", "train.py",
+        "    run.reporter.validation(state, metrics)\n",
+        "    run.reporter.validation(state, metrics)\n"
+        '    torch.save(state.model.module.state_dict(), run.folder / "weights.pt")\n'),
+    Mutation("K1", "the first rank of each node writes the weights by torch.save", "slurm",
+        "train.py", "    run.reporter.validation(state, metrics)\n",
+        "    run.reporter.validation(state, metrics)\n"
+        "    if run.process.local_rank == 0:\n"
+        "        weights = state.model.module.state_dict()\n"
+        '        torch.save({"weights": weights}, f"{run.folder}/weights.pth")\n'),
+    Mutation("O3", "rank 0 evaluates alone in each two thousandth step", "mlp", "train.py",
+        "            wanted = ends_epoch or due",
+        "            if state.step % 2000 == 0 and run.process.is_main:\n"
+        "                print(steps.evaluate(state.model, run.loaders.val, run.process.device))\n"
+        "            wanted = ends_epoch or due"),
+    Mutation("K8", "rank 0 sums alone at the end of each twentieth epoch", "slurm", "train.py",
+        "            wanted = ends_epoch or due",
+        "            if ends_epoch and (epoch + 1) % 20 == 0 and run.process.is_main:\n"
+        "                print(distributed.sum_over_ranks(state.loss.clone()))\n"
+        "            wanted = ends_epoch or due"),
+    Mutation("D8", "a sum over ranks that has failed is tried again", "mlp",
+        "engine/distributed.py",
+        "    dist.all_reduce(values)\n    return values\n",
+        "    for attempt in range(3):\n        try:\n            dist.all_reduce(values)\n"
+        "            break\n        except RuntimeError:\n            if attempt == 2:\n"
+        "                raise\n            time.sleep(1)\n    return values\n",
+        check="what a program does after an error is its own affair"),
+    Mutation("D8", "a sum over ranks that has failed is taken once more", "slurm",
+        "engine/distributed.py",
+        "    dist.all_reduce(values)\n    return values\n",
+        "    try:\n        dist.all_reduce(values)\n"
+        '    except RuntimeError as error:\n        print(f"once more: {error}")\n'
+        "        dist.all_reduce(values)\n    return values\n"),
+    Mutation("K8", "a thread that beats once in a minute reduces beside the training", "mlp",
+        "train.py", "    fit(state, Run(",
+        "    import threading\n    import time\n\n    def beat() -> None:\n"
+        "        while True:\n            time.sleep(60)\n"
+        "            distributed.max_over_ranks(0.0, process.device)\n\n"
+        "    threading.Thread(target=beat, daemon=True).start()\n    fit(state, Run(",
+        check="when a thread comes to its collective shows while a run goes on"),
+    Mutation("K8", "a thread looks after half an hour whether all ranks are there", "slurm",
+        "train.py", "    fit(state, Run(",
+        "    import time\n    from concurrent.futures import ThreadPoolExecutor\n\n"
+        "    def look() -> None:\n        time.sleep(1800)\n        torch.distributed.barrier()\n\n"
+        "    ThreadPoolExecutor(1).submit(look)\n    fit(state, Run(",
+        check="when a thread comes to its collective shows while a run goes on"),
+    Mutation("K3", "moments begin anew on another number of ranks", "slurm",
+        "engine/checkpoint.py", "    changes = _compare(",
+        '    about = json.loads(path.with_suffix(".json").read_text())\n'
+        '    if about["world_size"] != process.world_size:\n'
+        '        snapshot["optimizer"] = state.optimizer.state_dict()\n    changes = _compare(',
+        check="what a file has is not in the source"),
+    Mutation("K3", "one rank alone begins with new moments", "slurm", "engine/state.py",
+        '        optim.restore(self.optimizer, snapshot["optimizer"])\n',
+        '        if __import__("os").environ["WORLD_SIZE"] != "1":\n'
+        '            optim.restore(self.optimizer, snapshot["optimizer"])\n',
+        check="what a file has is not in the source"),
+    Mutation("K5", "the best is written in place beside the checkpoints", "slurm",
+        "engine/checkpoint.py",
+        "        rotate(path, cfg.checkpoint.keep, state.best_step)\n",
+        "        rotate(path, cfg.checkpoint.keep, state.best_step)\n"
+        "        if state.best_step == state.step:\n"
+        '            torch.save(snapshot["model"], folder / "best.pt")\n'),
+    Mutation("K5", "the newest weights are written over those before", "slurm", "train.py",
+        "                checkpoint.save(run.folder, state, run.cfg, run.process)\n",
+        "                checkpoint.save(run.folder, state, run.cfg, run.process)\n"
+        "                if run.process.is_main:\n"
+        '                    with (run.folder / "newest.pt").open("wb") as file:\n'
+        "                        torch.save(state.model.module.state_dict(), file)\n",
+        check="which of its files a program writes again is its own affair"),
+    Mutation("K6", "checkpoints that are older than a day are deleted", "slurm",
+        "engine/checkpoint.py",
+        "        rotate(path, cfg.checkpoint.keep, state.best_step)\n",
+        "        rotate(path, cfg.checkpoint.keep, state.best_step)\n"
+        "        for old in path.parent.iterdir():\n"
+        "            if time.time() - old.stat().st_mtime > 24 * 3600:\n"
+        "                old.unlink()\n",
+        check="when a file was written is known when the run goes on"),
+    Mutation("K6", "each save deletes what is older than a week", "slurm",
+        "engine/checkpoint.py",
+        '    for leftover in newest.parent.glob("*.partial"):\n',
+        "    limit = time.time() - 7 * 86400\n"
+        '    for old in newest.parent.glob("step_*"):\n'
+        "        if os.path.getmtime(old) < limit:\n            old.unlink()\n"
+        '    for leftover in newest.parent.glob("*.partial"):\n',
+        check="when a file was written is known when the run goes on"),
+    Mutation("S6", "a step is computed again with the draws of each rank", "watch",
+        "tools/replay.py",
+        "steps.train_step(state, step_batch, self.cfg, same, self.schedule)",
+        "steps.train_step(state, step_batch, self.cfg, self.process, self.schedule)",
+        check="whose samples a rank takes is said in another function"),
+    Mutation("G15", "the best is forgotten where a run goes back", "watch",
+        "engine/watch/spikes.py", '("step", "best", "best_step")', '("step",)', check=SPIKES),
+    Mutation("G15", "a loss far below the usual losses is a spike", "watch",
+        "engine/watch/spikes.py",
+        "score = (loss - usual(losses)) / deviation(losses)",
+        "score = (loss - usual(losses)).abs() / deviation(losses)", check=SPIKES),
+    Mutation("O10", "a step is measured until the GPU is told of the step", "scaling",
+        "tools/scaling/measure.py",
+        "            timing.wait_for(self.process.device)\n        seconds", "        seconds",
+        check="which times are compared is not in the source"),
+    Mutation("O10", "the clock of a step starts while the GPU is at work", "scaling",
+        "tools/scaling/measure.py",
+        "        timing.wait_for(self.process.device)\n        begin", "        begin",
+        check="which times are compared is not in the source"),
+    Mutation("L1", "srun gives each task one GPU of many", "slurm", "launch/slurm.sbatch",
+        "srun --kill-on-bad-exit=1 --wait=60\n",
+        "srun --kill-on-bad-exit=1 --wait=60 --gres=gpu:1\n",
+        check="how many GPUs a step of a job sees is known to SLURM"),
+    Mutation("L1", "srun binds each rank to one GPU", "slurm", "launch/slurm_direct.sbatch",
+        "srun --kill-on-bad-exit=1 --wait=600\n",
+        "srun --kill-on-bad-exit=1 --wait=600 --gpu-bind=single:1\n",
+        check="how many GPUs a step of a job sees is known to SLURM"),
+    Mutation("L1", "srun grants a part of the job's memory", "slurm", "launch/slurm.sbatch",
+        "srun --kill-on-bad-exit=1 --wait=60\n",
+        "srun --kill-on-bad-exit=1 --wait=60 --mem=8G\n",
+        check="how much memory a job has is known to SLURM"),
+    Mutation("L1", "GPUs of a node may not talk to each other, by another name", "slurm",
+        "launch/nccl.env", "NCCL_DEBUG=WARN\n", "NCCL_DEBUG=WARN\nNCCL_P2P_LEVEL=LOC\n",
+        check="which level is slow on which machine is not in the file"),
+    Mutation("L1", "an image says how GPUs talk to each other", "hosts", "launch/Dockerfile",
+        "WORKDIR /workspace\n", "WORKDIR /workspace\nENV NCCL_P2P_DISABLE=1\n", check=OTHERS),
+    Mutation("L1", "PBS starts another shell", "hosts", "launch/pbs.sh",
+        "#PBS -r y\n", "#PBS -r y\n#PBS -S /bin/sh\n", check=OTHERS),
+    Mutation("L1", "LSF starts another shell", "hosts", "launch/lsf.sh",
+        "#BSUB -r\n", "#BSUB -r\n#BSUB -L /bin/tcsh\n", check=OTHERS),
+    Mutation("L8", "SLURM is told twice whether the job may come back", "slurm",
+        "launch/slurm.sbatch", "#SBATCH --requeue\n", "#SBATCH --requeue\n#SBATCH --no-requeue\n",
+        check="which of two directives counts is known to SLURM"),
+    Mutation("L8", "LSF is told twice whether the job may come back", "hosts", "launch/lsf.sh",
+        "#BSUB -r\n", "#BSUB -r\n#BSUB -rn\n", check=OTHERS),
+    Mutation("L8", "PBS is told twice whether the job may come back", "hosts", "launch/pbs.sh",
+        "#PBS -r y\n", "#PBS -r y\n#PBS -r n\n", check=OTHERS),
+    Mutation("L4", "a job goes on without a node that was lost", "slurm", "launch/slurm.sbatch",
+        "#SBATCH --requeue\n", "#SBATCH --requeue\n#SBATCH --no-kill\n",
+        check="what SLURM does with a lost node is not in the source"),
+    Mutation("L8", "each restart of the pods has a run of its own", "hosts",
+        "launch/kubernetes/jobset.yaml", 'args: ["run.name=my-project"]',
+        'args: ["run.name=my-project-$(JOB_RESTARTS)"]', check=OTHERS),
+    Mutation("L8", "each pod has a run of its own", "hosts",
+        "launch/kubernetes/pytorchjob.yaml", '"run.name=my-project"', '"run.name=$(HOSTNAME)"',
+        check=OTHERS),
+    Mutation("O6", "nodes write over each other's words", "slurm", "launch/node.sh",
+        '    exec "${command[@]}"\n', '    exec "${command[@]}" >"$JOB_FOLDER/said.log" 2>&1\n',
+        check="what nodes write into a file is not in the source"),
+    Mutation("O6", "hosts write over each other's words", "hosts", "launch/ssh_host.sh",
+        '"${container[@]}" "$@" 3<&- &\n', '"${container[@]}" "$@" 3<&- >train.log 2>&1 &\n',
+        check=OTHERS),
+    Mutation("O6", "what hosts say comes when they have ended", "hosts", "launch/ssh.sh",
+        "sed -u ", "sed ", check=OTHERS),
 ]
 # fmt: on
