@@ -32,8 +32,8 @@ SIGNED = {"uint16": "int16", "uint32": "int32"}  # of the same width
 HEADER = 1024  # bytes
 HEADED = {20240520: "uint16", 20240801: "uint32"}
 # How files of other programs begin. Two bytes alone would be a token of 16 bits.
-NO_TOKENS = (b"PK\x03\x04", b"\x93NUMPY", b"\x80\x02\x8a\n", b"\x1f\x8b\x08")
-NO_TOKENS += (b"PAR1", b"GGUF", b"\x89PNG")
+ARCHIVES = (b"PK\x03\x04", b"\x93NUMPY", b"\x80\x02\x8a\n", b"\x1f\x8b\x08")
+NO_TOKENS = (*ARCHIVES, b"PAR1", b"GGUF", b"\x89PNG")
 FEWEST_HALVES = 50  # that are all 0, for a suspicion
 BLOCK = 2**20  # characters that a thread of the tokenizer takes at once
 BLOCKS = 64

@@ -499,7 +499,7 @@ def noted(cfg: config.Config) -> tuple[reference.Record, list[list[data.Batch]]]
 
 def plain(cfg: config.Config, joined: list[data.Batch]) -> reference.Record:
     """The plain loop on batches that are there already, one for each step."""
-    shares = replace(loading.plan(cfg.train, 1), micro_batch=cfg.train.global_batch_size)
+    shares = loading.plan(cfg.train, 1)._replace(micro_batch=cfg.train.global_batch_size)
     common.replace(loading, "plan", lambda *_: shares)
     common.replace(loading, "build", lambda *_: SimpleNamespace(train=joined))
     return reference.by_hand(cfg, SAMPLES)

@@ -26,11 +26,6 @@ SETTINGS = [*common.SMALL, "run.name=run", "train.max_steps=4", "checkpoint.ever
 OFTEN = 4 * lease.BEAT <= lease.LOOKS * lease.PAUSE
 
 
-def quick() -> None:
-    """A second of the lease passes in a hundredth."""
-    lease.BEAT, lease.PAUSE = 0.02, 0.01
-
-
 def train_and_say(argv: list[str], job: Path) -> str:
     """Train on hosts with two ranks each. Returns what is said."""
     os.environ[failures.JOB_FOLDER] = str(job)
