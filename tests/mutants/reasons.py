@@ -23,6 +23,7 @@ HEAD = "# Drawn by tests/mutants/reasons.py: lines whose reason is in the catalo
 # Lines where no mistake is put: files, what stands in the line, and the rows.
 ALSO = [
     ("engine/checkpoint.py", "all nodes must share run.folder", "K13"),
+    ("engine/loading.py", "data.prepare(cfg)", "D13 D14"),
     ("launch/*", 'ddp.expected_world_size="', "D10"),
     ("launch/*", '"${program[@]}" --prepare-only "', "D14"),
     ("launch/slurm*", "PORT=$((20000 + ", "D11"),
