@@ -123,6 +123,9 @@ FSDP_MODELS = [
 def test_blocks_are_found_before_a_change(row: Answers, tmp_path: Path, forked: Path) -> None:
     """What a project with DDP takes for blocks are those that model.BLOCK names with FSDP."""
     template.write({**row, "tools": ["memory"], "sharding": "fsdp"}, tmp_path)
+    with_ddp = {**row, "tools": ["memory"], "sharding": "off"}
+    file = "tools/memory/gathering.py"
+    (tmp_path / file).write_text(template.text(file, with_ddp) or "", encoding="utf-8")
     code = """
 import config, data, model
 from engine import loading
