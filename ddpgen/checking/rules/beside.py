@@ -1,7 +1,6 @@
 """K7, K15, K16: files that are written while something else goes on."""
 
 import ast
-import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.expressions import constant, keyword, matches, source
@@ -13,7 +12,7 @@ from ddpgen.checking.registry import ERROR, rule
 from ddpgen.checking.rules.ranks import collectives, is_collective
 
 _COPIES = r"deepcopy|\.clone\(|\.cpu\(|to\([^)]*cpu|snapshot\(|tolist"
-_SAVES = r"torch\.save$|save\w*$|write\w*(ckpt|checkpoint)$"
+_SAVES = r"save\w*$|write\w*(ckpt|checkpoint)$"
 
 
 @rule(
@@ -41,14 +40,9 @@ def _waits(module: Module, save: ast.Call, load: ast.Call) -> bool:
     """Whether ranks meet between two calls."""
     for call in module.calls_below(module.scope(save)):
         if save.lineno < call.lineno < load.lineno:
-            inner = (
-                c for other, function in module.callees(call) for c in collectives(other, function)
-            )
-            if (
-                is_collective(module, call)
-                or any(inner)
-                or matches(call.func, r"barrier|sync|wait")
-            ):
+            inner = any(collectives(other, function) for other, function in module.callees(call))
+            named = matches(call.func, r"barrier|sync|wait")
+            if inner or named or is_collective(module, call):
                 return True
     return False
 
@@ -84,7 +78,5 @@ def written_while_changing(module: Module) -> Iterator[ast.AST]:
 def daemon_that_saves(module: Module) -> Iterator[ast.AST]:
     for call, _ in _threads(module):
         if constant(keyword(call, "daemon")) is True:
-            if not re.search(
-                r"\w*(thread|writer|saver|save\w*|worker|proc\w*|t)\.join\(", module.text
-            ):
+            if not module.says(r"\.join\((timeout\b|[\d.]*\))"):  # of a thread, not of texts
                 yield call

@@ -7,8 +7,6 @@ from ddpgen.checking.reading.scripts import Script
 from ddpgen.checking.registry import WARNING, Hit, rule
 from ddpgen.checking.rules.slurm import STARTS, is_batch
 
-_LINES = re.MULTILINE
-
 
 def _asked_for(script: Script) -> Iterator[tuple[int, bool, str]]:
     """The signals that SLURM is asked to send: line, whether to the batch shell, name or number."""
@@ -21,7 +19,7 @@ def _traps(script: Script, name: str) -> bool:
     """Whether a shell does something when a signal comes; any signal, where it is a number."""
     wanted = r"\w+" if name.isdigit() else name
     ignores = r"(?!''|\"\"|-\s)"
-    found = re.search(rf"^\s*trap\s+{ignores}.*\b(SIG)?{wanted}\b", script.code, _LINES)
+    found = re.search(rf"^\s*trap\s+{ignores}.*\b(SIG)?{wanted}\b", script.code, re.MULTILINE)
     return found is not None
 
 
@@ -95,10 +93,12 @@ def requeue_not_asked_for(script: Script) -> Iterator[Hit]:
 )
 def shell_is_busy(script: Script) -> Iterator[Hit]:
     taken = [name for _, to_shell, name in _asked_for(script) if to_shell]
-    beside = re.search(
-        r"[^&|>\d]&(?![&>\d])|\$!|\bcoproc\b|^\s*(\.|source) .*sh\b", script.code, _LINES
-    )
-    if any(_traps(script, name) for name in taken) and "wait" in script.code and not beside:
+    beside = r"(?m)[^&|>\d]&(?![&>\d])|\$!|\bcoproc\b|^\s*(\.|source) .*sh\b"
+    if (
+        any(_traps(script, name) for name in taken)
+        and "wait" in script.code
+        and not re.search(beside, script.code)
+    ):
         yield from script.running(r"\b(srun|mpirun|mpiexec)\b", STARTS)
 
 
@@ -106,7 +106,7 @@ def _handlers(script: Script) -> Iterator[list[tuple[int, str]]]:
     """The commands of functions that a signal calls which SLURM is asked to send."""
     asked = "|".join(name for _, _, name in _asked_for(script))
     trap = rf"^\s*trap\s+[\"']?(\w+)[\"']?\s.*(?:{asked})\b"
-    names = re.findall(trap, script.code, _LINES) if asked else []
+    names = re.findall(trap, script.code, re.MULTILINE) if asked else []
     for name in names:
         begin = rf"\s*(function\s+)?{name}\s*(\(\))?\s*\{{"
         first = next(

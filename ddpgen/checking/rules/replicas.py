@@ -36,7 +36,7 @@ def loaded_on_one_rank(module: Module) -> Iterator[ast.AST]:
         model = receiver(call)
         if isinstance(model, ast.Attribute) and model.attr == "module":
             model = model.value
-        if is_ddp(module, model) and on_rank_zero(module, call):
+        if is_ddp(module, model) and _on_rank_zero(module, call):
             yield call
 
 
@@ -50,11 +50,11 @@ def moments_on_one_rank(module: Module) -> Iterator[ast.AST]:
     if module.program.calls("broadcast", "broadcast_object_list"):
         return
     for call in module.methods("load_state_dict"):
-        if matches(receiver(call), r"optim|\bopt$|sched|scaler") and on_rank_zero(module, call):
+        if matches(receiver(call), r"optim|\bopt$|sched|scaler") and _on_rank_zero(module, call):
             yield call
 
 
-def on_rank_zero(module: Module, node: ast.AST) -> bool:
+def _on_rank_zero(module: Module, node: ast.AST) -> bool:
     """Whether rank 0 alone comes to a place, by its condition or by those around each call."""
     if zero_guard(module, node) is not None:
         return True
