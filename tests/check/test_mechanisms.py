@@ -1487,6 +1487,7 @@ if world_size > 1:
 else:
     model = network
 for inputs, targets in loader:
+    inputs, targets = inputs.to(device), targets.to(device)
     F.cross_entropy(model(inputs), targets).backward()
     optimizer.step()
     optimizer.zero_grad()

@@ -30,6 +30,7 @@ def agreed(module: Module, test: ast.expr) -> bool:
     return any(
         matches(call.func, AGREES) and _names(module, call) & about
         for call in module.calls_below(scope)
+        if module.scope(call) is scope
     )
 
 

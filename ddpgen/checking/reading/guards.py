@@ -110,6 +110,15 @@ def guarded(module: Module, node: ast.AST, pattern: str = SOME_RANK, depth: int 
     return any(guarded(m, use, pattern, depth - 1) or _handed_over(m, use) for m, use in found)
 
 
+def without_ddp(module: Module, node: ast.AST) -> bool:
+    """Whether a condition lets a node run only where there is no DDP: `if world_size == 1`."""
+    for test, outcome in conditions(module, node):
+        one = matches(test, r"^not |== ?-?1$|<= ?1$|< ?2$|is None$")
+        if matches(test, WITHOUT_DDP) and outcome == one:
+            return True
+    return False
+
+
 def conditional(module: Module, node: ast.AST, pattern: str = SOME_RANK) -> bool:
     """Whether a condition of the same function that contains a pattern decides about a node."""
     tests = [test for test, _ in conditions(module, node) if "__name__" not in source(test)]
@@ -172,6 +181,8 @@ def _numbers(module: Module) -> set[str]:
 def _set_by_some(module: Module, name: ast.expr, pattern: str) -> bool:
     """Whether a condition that contains a pattern decides about a name's value."""
     found = bindings(module).get((module.scope(name), source(name)), [])
+    if module.loop(name) is None:
+        found = [each for each in found if each.line <= name.lineno]
     tests = (test for each in found for test, _ in conditions(module, each.statement))
     return any(matches(test, pattern) for test in tests)
 

@@ -39,9 +39,9 @@ def _is_local(module: Module, node: ast.expr) -> bool | ast.expr | None:
         return only.value if isinstance(only, ast.FormattedValue) else False
     if not isinstance(node, ast.Name | ast.Attribute):
         return False
-    several = bindings(module).get((module.scope(node), source(node)), [])[1:]
-    if several:  # which of them holds is a matter of conditions
-        return False
+    set_to = bindings(module).get((module.scope(node), source(node)), [])
+    if len([b for b in set_to if not isinstance(b.value, ast.Constant)]) > 1:
+        return False  # which of them holds is a matter of conditions
     if any(stands_for(module, node)):
         return None
     if module.program.starts_ranks and parameter(module, node) is not None:
@@ -98,5 +98,6 @@ def _is_local_zero(module: Module, test: ast.expr, outcome: bool, depth: int = 2
     if not outcome and is_local_rank(module, test):
         return True
     found = stands_for(module, test) if depth else ()
-    parts = [(m, part) for m, value in found for part in _parts(value, outcome)]
+    computed = [(m, value) for m, value in found if not isinstance(value, ast.Constant)]
+    parts = [(m, part) for m, value in computed for part in _parts(value, outcome)]
     return bool(parts) and all(_is_local_zero(m, *part, depth - 1) for m, part in parts)

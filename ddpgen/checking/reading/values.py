@@ -81,8 +81,7 @@ def binding(module: Module, node: ast.expr) -> Binding | None:
     table = bindings(module)
     places: list[ast.AST] = [n for n in module.above(node) if isinstance(n, Function)]
     for place in places:
-        earlier = _before(module, table.get((place, text), []), node)
-        if earlier:
+        if earlier := _before(module, table.get((place, text), []), node):
             return earlier[-1]
         if isinstance(place, Function) and text in _names_of_parameters(place):
             return None
@@ -101,6 +100,14 @@ def binding(module: Module, node: ast.expr) -> Binding | None:
 
 def _before(module: Module, found: list[Binding], node: ast.expr) -> list[Binding]:
     return [b for b in found if b.line < node.lineno and not exclusive(module, b.statement, node)]
+
+
+def _otherwise(module: Module, node: ast.expr, last: Binding) -> list[Binding]:
+    """The values of the other branch: `if ddp: rank = get_rank()`, `else: rank = 0`."""
+    own = module.owner(node) if source(node).startswith("self.") else None
+    found = bindings(module).get((own or module.scope(last.statement), source(node)), [])
+    found = [b for b in found if exclusive(module, b.statement, last.statement)]
+    return [b for b in found if not exclusive(module, b.statement, node)]
 
 
 def _names_of_parameters(function: Function) -> list[str]:
@@ -158,10 +165,10 @@ def results(module: Module, call: ast.Call) -> Iterator[tuple[Module, ast.expr]]
 
 
 def stands_for(module: Module, node: ast.AST) -> Iterator[tuple[Module, ast.expr]]:
-    """What a name or attribute was set to last, or what callers give for it."""
+    """What a name or attribute was set to last, in either branch, or what callers give for it."""
     if isinstance(node, ast.Name | ast.Attribute):
         if found := binding(module, node):
-            yield module, found.value
+            yield from ((module, each.value) for each in (found, *_otherwise(module, node, found)))
         else:
             yield from arguments(module, node)
 
@@ -179,6 +186,8 @@ def follows(module: Module, node: ast.expr, test: Test, depth: int = DEPTH) -> b
     answer = test(module, node)
     if isinstance(answer, ast.expr):
         return depth > 0 and follows(module, answer, test, depth - 1)
+    if isinstance(node, ast.IfExp) and not answer and depth:
+        return any(follows(module, part, test, depth - 1) for part in (node.body, node.orelse))
     if answer is not None or depth == 0:
         return bool(answer)
     found = results(module, node) if isinstance(node, ast.Call) else stands_for(module, node)
@@ -199,6 +208,8 @@ def _wrapped(module: Module, node: ast.expr) -> bool | ast.expr | None:
             return node.args[0]
         if method_name(node) in _KEEP:
             return receiver(node)
+    if isinstance(node, ast.IfExp) and source(node.body) == f"{source(node.orelse)}.module":
+        return node.body  # model.module if ddp else model
     if isinstance(node, ast.Attribute) and node.attr == "module":
         return False
     if isinstance(node, ast.Attribute) and binding(module, node) is None:
@@ -223,8 +234,7 @@ def _class_of(module: Module, node: ast.expr) -> str:
 
 def field_types(module: Module, attribute: str, owner: str = "") -> list[str]:
     """The types that classes of the program, or the one of this name, state for an attribute."""
-    stated = module.program.fields.get(attribute, [])
-    return [name for defined, name in stated if owner in ("", defined)]
+    return [n for of, n in module.program.fields.get(attribute, []) if owner in ("", of)]
 
 
 def mentions(module: Module, node: ast.expr, pattern: str, depth: int = 3) -> bool:

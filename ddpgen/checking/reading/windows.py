@@ -95,8 +95,9 @@ def _is_update_step(_: Module, call: ast.Call) -> bool | None:
 
 
 def each_time(module: Module, call: ast.AST, loop: ast.AST) -> bool:
-    """Whether a statement belongs to the loop's own body, under no condition."""
-    return module.parents[module.statement(call)] is loop and module.loop(call) is loop
+    """Whether a statement of a loop runs in each turn, under no condition."""
+    inside = {*module.below(loop)} - {getattr(loop, "test", None)}
+    return module.loop(call) is loop and not any(t in inside for t, _ in conditions(module, call))
 
 
 def step_functions(module: Module, window: Window) -> list[ast.AST]:

@@ -14,7 +14,7 @@ from ddpgen.checking.registry import rule
 
 WRAPPED = r"DistributedDataParallel|FullyShardedDataParallel|fully_shard"
 _LOSS = re.compile(
-    r"(float\()?(\w+_)?loss(_(value|val|item))?(\.(item|detach|mean)\(\)|\.data)*\)?"
+    r"(float\()?(\w+_)?loss(es)?(_(value|val|item))?(\[.*\])?(\.(item|detach|mean)\(\)|\.data)*\)?"
 )
 _MEMORY = r"out of memory|OutOfMemory"
 _LEAVES = (ast.Break, ast.Continue, ast.Return)

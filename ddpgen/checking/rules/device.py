@@ -12,10 +12,10 @@ from ddpgen.checking.reading.expressions import (
     source,
     strings,
 )
-from ddpgen.checking.reading.guards import WITHOUT_DDP, conditions, guarded
+from ddpgen.checking.reading.guards import WITHOUT_DDP, conditions, guarded, without_ddp
 from ddpgen.checking.reading.nodes import is_local_rank
 from ddpgen.checking.reading.programs import Module, once
-from ddpgen.checking.reading.values import DDP, binding, follows
+from ddpgen.checking.reading.values import DDP, binding, follows, stands_for
 from ddpgen.checking.registry import STYLE, rule
 
 _CHOOSES = r"set_device|environ\[.CUDA_VISIBLE_DEVICES.\] =|cuda\.device\("
@@ -96,16 +96,23 @@ def _listed_devices(call: ast.Call, name: str) -> list[ast.expr]:
 def fixed_device(module: Module) -> Iterator[ast.AST]:
     if any(value for other in module.program.modules for value in _only_visible(other)):
         return
+    named: dict[ast.expr, None] = {}
     for call, name in module.calls:
-        values = _listed_devices(call, name)
-        if name in ("torch.device", "torch.cuda.set_device") or method_name(call) in _MOVES:
-            values = call.args[:1]
-        for value in values:
-            for choice in [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]:
+        chooses = name in ("torch.device", "torch.cuda.set_device") or method_name(call) in _MOVES
+        values = call.args[:1] if chooses else _listed_devices(call, name)
+        for value in values if not guarded(module, call, WITHOUT_DDP) else ():
+            named |= dict.fromkeys(v for m, v in stands_for(module, value) if m is module)
+            for choice in _choices(value):
                 fixed = constant(choice)
-                number = type(fixed) is int and name != "torch.device"
-                if (number or fixed == "cuda:0") and not guarded(module, call, WITHOUT_DDP):
+                if fixed == "cuda:0" or (type(fixed) is int and name != "torch.device"):
                     yield choice
+    for choice in (c for value in named for c in _choices(value) if constant(c) == "cuda:0"):
+        if not without_ddp(module, choice):
+            yield choice
+
+
+def _choices(value: ast.expr) -> list[ast.expr]:
+    return [value.body, value.orelse] if isinstance(value, ast.IfExp) else [value]
 
 
 @rule(

@@ -1,4 +1,4 @@
-"""S1: samples that every rank draws for itself."""
+"""S1, S6: what every rank draws for itself, with numbers that all ranks share."""
 
 import ast
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from functools import partial
 
 from ddpgen.checking.reading.expressions import keyword, matches, names_in, receiver, source
 from ddpgen.checking.reading.programs import Module
-from ddpgen.checking.reading.seeds import commonly_seeded
+from ddpgen.checking.reading.seeds import LIBRARIES, commonly_seeded, seeded_by_rank
 from ddpgen.checking.reading.values import follows, mentions
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.alone import WRAPPED
@@ -17,6 +17,7 @@ _DRAWS = ("randint", "randperm", "integers", "permutation", "choice", "choices",
 _MAKES_GENERATOR = (
     r"^([\w.]+\.)?(Generator\(.*\)\.manual_seed|Generator|default_rng|RandomState|Random)\("
 )
+_MOVES_ON = r"epoch|step|iter|rank|worker|count|ind(ex|ices)|\bi(dx)?\b"
 # Signs that each rank has its share of something.
 _SHARED_OUT = (
     r"DistributedSampler\(|rank\w*\]?\s*(::|\*)|\*\s*[\w.]*rank|(?<!fully_)shard|"
@@ -37,6 +38,39 @@ def same_draw_on_every_rank(module: Module) -> Iterator[ast.AST]:
         generator = keyword(call, "generator") or receiver(call)
         alike = follows(module, generator, partial(_seeded_alike, name=source(generator)))
         if alike and _chooses_samples(module, call) and in_training(module, call):
+            yield call
+
+
+@rule(
+    "S1",
+    "drawn from a global generator with one seed for all ranks, which learn from the same samples",
+    "make the rank part of the seed, or take this rank's share of what is drawn",
+)
+def same_global_draw(module: Module) -> Iterator[ast.AST]:
+    if not module.program.says(WRAPPED) or module.program.says(_SHARED_OUT):
+        return
+    for call, name in module.calls:
+        library, _, drawn = name.rpartition(".")
+        kind = LIBRARIES.get(library)
+        # torch's seed is looked at where it is set.
+        if kind in ("numpy", "random") and drawn in _DRAWS and commonly_seeded(module, kind):
+            own = seeded_by_rank(module, kind)
+            if not own and _chooses_samples(module, call) and in_training(module, call):
+                yield call
+
+
+@rule(
+    "S6",
+    "training draws on from here: after each call the same numbers come again, on all ranks alike",
+    "draw from a generator of its own: torch.Generator().manual_seed(0)",
+)
+def seeded_anew(module: Module) -> Iterator[ast.AST]:
+    for call in module.called("torch.manual_seed", "numpy.random.seed", "random.seed"):
+        function = module.function(call)
+        around = function or module.loop(call)
+        keeps = around and matches(around, r"rng_state|getstate|setstate|fork_rng")
+        fixed = call.args and not mentions(module, call.args[0], _MOVES_ON)
+        if fixed and around and not keeps and in_training(module, call):
             yield call
 
 

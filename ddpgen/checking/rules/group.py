@@ -12,6 +12,7 @@ from ddpgen.checking.reading.expressions import (
     strings,
     unpacks,
 )
+from ddpgen.checking.reading.guards import conditions
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import DDP
 from ddpgen.checking.reading.windows import updates
@@ -110,6 +111,21 @@ def fixed_port(module: Module) -> Iterator[ast.AST]:
         address = keyword(call, "init_method", 1)
         if address is not None and re.search(r"tcp://[^:]+:\d+", "".join(strings(address))):
             yield call
+
+
+@rule(
+    "D10",
+    "each node looks for rank 0 at itself: torchrun has said where that is, and this overwrites it",
+    "leave MASTER_ADDR to the launcher",
+)
+def head_is_this_node(module: Module) -> Iterator[ast.AST]:
+    program = module.program
+    if program.starts_ranks or not program.says(r"environ(\[|\.get\()[\"']LOCAL_RANK"):
+        return
+    for variable, node, value in environment_settings(module):
+        here = str(constant(value)) in ("localhost", "127.0.0.1", "::1")
+        if variable == "MASTER_ADDR" and here and not conditions(module, node):
+            yield node
 
 
 def endpoints(module: Module) -> Iterator[ast.expr]:

@@ -55,10 +55,14 @@ def _gives_graph(module: Module, value: ast.expr) -> bool:
     return isinstance(value, ast.Name) and value.id in trained and _has_graph(module, value)
 
 
-def _has_graph(module: Module, value: ast.Name) -> bool:
-    """Whether a name was set last by a loss, or by the wrapped model."""
+def _has_graph(module: Module, value: ast.Name, depth: int = 2) -> bool:
+    """Whether a name was set last by a loss, by the wrapped model, or by a part of such a value."""
     found = binding(module, value)
     if found is None or matches(found.value, LETS_GO):
         return False
-    calls = (call for call in module.calls_below(found.value))
-    return any(is_loss(module, call) or is_ddp(module, call.func) for call in calls)
+    calls = module.calls_below(found.value)
+    if any(is_loss(module, call) or is_ddp(module, call.func) for call in calls):
+        return True
+    sides = found.value if isinstance(found.value, ast.BinOp) and depth else None
+    names = [n for n in (sides.left, sides.right) if isinstance(n, ast.Name)] if sides else []
+    return any(_has_graph(module, name, depth - 1) for name in names)

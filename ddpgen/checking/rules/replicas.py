@@ -6,13 +6,20 @@ from collections.abc import Iterator
 
 from ddpgen.checking.reading.agreements import agreed
 from ddpgen.checking.reading.callers import uses
-from ddpgen.checking.reading.expressions import keyword, matches, names_in, receiver, source
+from ddpgen.checking.reading.expressions import (
+    constant,
+    keyword,
+    matches,
+    names_in,
+    receiver,
+    source,
+)
 from ddpgen.checking.reading.guards import zero_guard
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.seeds import commonly_seeded, seeded_by_rank
-from ddpgen.checking.reading.values import follows, is_ddp
+from ddpgen.checking.reading.values import DDP, follows, is_ddp
 from ddpgen.checking.reading.windows import SCHEDULER
-from ddpgen.checking.registry import ERROR, rule
+from ddpgen.checking.registry import ERROR, WARNING, rule
 from ddpgen.checking.rules.gradients import parameter_of_ddp, part_of_ddp
 from ddpgen.checking.rules.output import all_data_shared
 
@@ -52,6 +59,20 @@ def moments_on_one_rank(module: Module) -> Iterator[ast.AST]:
     for call in module.methods("load_state_dict"):
         if matches(receiver(call), r"optim|\bopt$|sched|scaler") and _on_rank_zero(module, call):
             yield call
+
+
+@rule(
+    "G1",
+    "DDP does not send rank 0's weights at the wrap: ranks that draw others train several models",
+    "leave init_sync out",
+    severity=WARNING,
+)
+def weights_not_sent(module: Module) -> Iterator[ast.AST]:
+    alike = commonly_seeded(module, "torch")  # they draw the same
+    if not alike and not module.program.calls("broadcast", "_sync_module_states"):
+        for call in module.called(DDP):
+            if constant(keyword(call, "init_sync")) is False:
+                yield call
 
 
 def _on_rank_zero(module: Module, node: ast.AST) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from ddpgen.checking.reading.batches import is_loss
 from ddpgen.checking.reading.expressions import matches, names_in, receiver, stored_in
 from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import is_ddp
 from ddpgen.checking.reading.windows import windows
 from ddpgen.checking.registry import WARNING, rule
 
@@ -62,6 +63,10 @@ def _is_computed(module: Module, node: ast.expr) -> bool:
     """Whether a node is a loss of torch's, or of a model, which average over the micro-batch."""
     if isinstance(node, ast.Attribute):
         return node.attr == "loss" and not isinstance(node.ctx, ast.Store)
-    if not isinstance(node, ast.Call) or not is_loss(module, node):
+    if not isinstance(node, ast.Call):
         return False
+    if not is_loss(module, node):  # _, loss = model(inputs, targets)
+        set_by = module.statement(node)
+        several = isinstance(set_by, ast.Assign) and isinstance(set_by.targets[0], ast.Tuple)
+        return several and matches(set_by, r"^[^=]*\bloss\b") and is_ddp(module, node.func)
     return not any(_scales(function) for _, function in module.callees(node))

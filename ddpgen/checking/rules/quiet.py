@@ -1,0 +1,110 @@
+"""G1: micro-batches under `no_sync`, and none of them reduces, or another than the last."""
+
+import ast
+from collections.abc import Iterator
+
+from ddpgen.checking.reading.expressions import constant, matches, method_name, source, stored_in
+from ddpgen.checking.reading.guards import conditions
+from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import binding
+from ddpgen.checking.reading.windows import backwards
+from ddpgen.checking.registry import ERROR, rule
+
+# A program that reduces gradients itself.
+_ITSELF = r"all_reduce\([^\n]*grad|grad[^\n]*all_reduce\("
+
+
+@rule(
+    "G1",
+    "no micro-batch reduces: whether this is quiet is the same for all of them, the last one too",
+    "leave the last micro-batch out of no_sync",
+    severity=ERROR,
+)
+def never_reduced(module: Module) -> Iterator[ast.AST]:
+    if module.program.says(_ITSELF):
+        return
+    for node, loop, tests in _quiet(module):
+        elsewhere = [c for c in backwards(module, module.scope(node)) if module.loop(c) is not loop]
+        if tests and not elsewhere and not any(_changes(test, loop) for test, _ in tests):
+            yield node
+
+
+@rule(
+    "G1",
+    "the last micro-batch is quiet here, and the ones before it reduce: its gradients stay alone",
+    "no_sync for all but the last micro-batch",
+    severity=ERROR,
+)
+def last_one_is_quiet(module: Module) -> Iterator[ast.AST]:
+    for node, loop, tests in _quiet(module):
+        counted = stored_in(loop.target) if isinstance(loop, ast.For) else set[str]()
+        parts = [part for test in tests for part in _parts(module, *test)]
+        if any(_is_last(test, outcome, counted) for test, outcome in parts):
+            yield node
+
+
+Outcome = tuple[ast.expr, bool]
+
+
+def _quiet(module: Module) -> Iterator[tuple[ast.AST, ast.For | ast.While, list[Outcome]]]:
+    """Where a loop over micro-batches is quiet: the place, the loop, and the conditions for it."""
+    for node in module.nodes:
+        loop = module.loop(node)
+        if loop is None or not isinstance(node, ast.With | ast.Assign):
+            continue
+        around = [(t, o) for t, o in conditions(module, node) if t in module.below(loop)]
+        inside = isinstance(node, ast.With) and any(backwards(module, node))
+        for item in node.items if inside and isinstance(node, ast.With) else ():
+            if (found := _of_context(module, item.context_expr)) is not None:
+                yield node, loop, [*around, *found]
+        if isinstance(node, ast.Assign) and isinstance(target := node.targets[0], ast.Attribute):
+            chosen = target.attr == "require_backward_grad_sync"
+            if chosen and not isinstance(node.value, ast.Constant):
+                yield node, loop, [*around, (node.value, False)]
+
+
+def _of_context(module: Module, context: ast.expr) -> list[Outcome] | None:
+    """The conditions under which a context is quiet; None where none is."""
+    found = binding(module, context) if isinstance(context, ast.Name) else None
+    context = found.value if found else context
+    if isinstance(context, ast.IfExp):
+        first, second = (_is_no_sync(part) for part in (context.body, context.orelse))
+        return [(context.test, first)] if first != second else None
+    return [] if _is_no_sync(context) else None
+
+
+def _is_no_sync(node: ast.expr) -> bool:
+    called = isinstance(node, ast.Call) and method_name(node) == "no_sync"
+    return called or matches(node, r"\.no_sync$")
+
+
+def _parts(module: Module, test: ast.expr, outcome: bool, depth: int = 3) -> Iterator[Outcome]:
+    """What must hold where a condition has this outcome, names followed."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _parts(module, test.operand, not outcome, depth)
+    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) == outcome:
+        yield from (part for value in test.values for part in _parts(module, value, outcome, depth))
+    elif isinstance(test, ast.Name) and depth and (found := binding(module, test)):
+        yield from _parts(module, found.value, outcome, depth - 1)
+    else:
+        yield test, outcome
+
+
+def _changes(test: ast.expr, loop: ast.For | ast.While) -> bool:
+    """Whether a condition may be another one for another turn of a loop."""
+    if any(isinstance(n, ast.Call | ast.Attribute | ast.Subscript) for n in ast.walk(test)):
+        return True
+    return bool(stored_in(loop) & {n.id for n in ast.walk(test) if isinstance(n, ast.Name)})
+
+
+def _is_last(test: ast.expr, outcome: bool, counted: set[str]) -> bool:
+    """Whether a condition holds for the last turn of a loop alone: `i == steps - 1`."""
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return False
+    if not isinstance(test.ops[0], ast.Eq if outcome else ast.NotEq | ast.Lt):
+        return False
+    left, right = test.left, test.comparators[0]
+    modulo = isinstance(left, ast.BinOp) and isinstance(left.op, ast.Mod) and constant(right) == 0
+    ends = matches(right, r" - 1$") and source(left) in counted
+    after_one = modulo and any(matches(left, rf"\b{name} \+ 1\b") for name in counted)
+    return ends or after_one
