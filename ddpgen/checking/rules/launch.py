@@ -25,6 +25,8 @@ _LOUD = {
     "CUDA_LAUNCH_BLOCKING": r"1",
     "TORCH_CPP_LOG_LEVEL": r"INFO",
     "NCCL_P2P_DISABLE": r"1",
+    "NCCL_IB_DISABLE": r"1",
+    "NCCL_SHM_DISABLE": r"1",
 }
 _PORT = r"--(master[-_]port|rdzv[-_]endpoint)[= ]+[\"']?([\w.${}\[\]]*:)?([1-9]\d{3,4})\b"
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from ddpgen.checking.reading.scripts import Script
 from ddpgen.checking.registry import WARNING, Hit, rule
@@ -110,6 +111,33 @@ def launcher_in_each_task(script: Script) -> Iterator[Hit]:
         own = re.search(r"\s(-n|--ntasks(-per-node)?)\b", text)
         if tasks.isdigit() and int(tasks) > 1 and not own:
             yield line
+
+
+@rule(
+    "L2",
+    "one task on each node, and the program starts no process for the other GPUs: they stay idle",
+    "a task for each GPU, --ntasks-per-node, or torchrun in the one task",
+    severity=WARNING,
+    reads="script",
+)
+def one_task_for_all_gpus(script: Script) -> Iterator[Hit]:
+    tasks = script.option("--ntasks-per-node", "--ntasks", "-n") or "1"
+    if not is_batch(script) or script.gpus < 2 or tasks != "1":
+        return
+    for line, text in script.found(r"\bsrun\b", r"\bpython3?\s", r"\.py\b"):
+        own = re.search(rf"\s(-n|--ntasks(-per-node)?)\b|{_LAUNCHER}|{_MORE}", text)
+        program = re.search(r"python3?\s+(?:-u\s+)?([\w./-]+\.py)\b", text)
+        if not own and program and _starts_no_ranks(script.path.parent / program[1]):
+            yield line
+
+
+def _starts_no_ranks(program: Path) -> bool:
+    """Whether a program is there that mentions nothing by which it could start other ranks."""
+    try:
+        text = program.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+    return not re.search(r"spawn|Process\(|start_proc|launch|(Trainer|Fabric|Accelerator)\(", text)
 
 
 @rule(
