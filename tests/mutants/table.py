@@ -2159,7 +2159,7 @@ MUTATIONS = [
         '        state.best, state.best_step = metrics["loss"], state.step\n'
         "        weights = state.model.state_dict()\n"
         "        if run.process.is_main:\n"
-        '            torch.save(weights, run.folder / "best.pt")\n', check=FSDP),
+        '            torch.save(weights, run.folder / "best.pt")\n'),
     Mutation("F4", "the last weights have the shares of rank 0", "fsdp", "train.py",
         "    reporter.finish(state)\n",
         "    reporter.finish(state)\n"

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ddpgen.checking.reading.expressions import source
+from ddpgen.checking.reading.expressions import Function, source
 from ddpgen.checking.reading.programs import Module, Program, once
 
 # What a training calls, and an evaluation or a measurement of the network does not.
@@ -30,18 +30,25 @@ def runs_ddp(root: Module, closure: frozenset[Module]) -> bool:
         return True
     functions = [(m, f) for m in closure for named in m.functions.values() for f in named]
     using = {
-        f.name
+        _name(m, f)
         for m, f in functions
         if any(isinstance(n, ast.Call) and _forms_world(m.name(n.func)) for n in m.below(f))
     }
-    while new := {f.name for m, f in functions if _reads(m, f) & using} - using:
+    while new := {_name(m, f) for m, f in functions if _reads(m, f) & using} - using:
         using |= new
     at_import = any(_forms_world(n) and m.function(c) is None for m in closure for c, n in m.calls)
     return at_import or bool(_reads(root, root.tree) & using)
 
 
+def _name(module: Module, function: Function) -> str:
+    """The name by which a function is called: a constructor, by that of its class."""
+    owner = module.parents[function]
+    made = function.name in ("__init__", "__new__", "__post_init__")
+    return owner.name if made and isinstance(owner, ast.ClassDef) else function.name
+
+
 def _forms_world(name: str) -> bool:
-    return name.endswith(("init_process_group", "DistributedDataParallel"))
+    return name.endswith(("init_process_group", "DistributedDataParallel", "init_device_mesh"))
 
 
 @once

@@ -1,10 +1,11 @@
 """Loops over micro-batches, with one optimizer step for several of them."""
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ddpgen.checking.reading.expressions import matches, method_name, operands, receiver
+from ddpgen.checking.reading.expressions import matches, method_name, operands, receiver, source
 from ddpgen.checking.reading.guards import conditions
 from ddpgen.checking.reading.programs import Module, leads_to
 from ddpgen.checking.reading.values import binding
@@ -56,9 +57,16 @@ def windows(module: Module) -> Iterator[Window]:
             if counting := [test for test, outcome in tests if _counts(test, outcome)]:
                 yield Window(loop, counting[0])
                 break
-        few = isinstance(loop, ast.For) and matches(loop, r"accum|micro|window|\[:-1\]")
+        few = isinstance(loop, ast.For) and _over_micro_batches(loop)
         if not inside and few and step_follows(module, loop):
             yield Window(loop, None)
+
+
+def _over_micro_batches(loop: ast.For) -> bool:
+    """Whether a loop says so, or divides by the number of what it goes over."""
+    counted = re.match(r"(?:enumerate\()?([\w.]+)", source(loop.iter))
+    divides = rf"/=? len\({re.escape(counted[1])}\)" if counted else "(?!)"
+    return matches(loop, rf"accum|micro|window|\[:-1\]|{divides}")
 
 
 def _named(module: Module, test: ast.expr) -> ast.expr:

@@ -4,7 +4,15 @@ import ast
 from collections.abc import Iterator
 from functools import partial
 
-from ddpgen.checking.reading.expressions import keyword, matches, names_in, receiver, source
+from ddpgen.checking.reading.expressions import (
+    keyword,
+    matches,
+    names_in,
+    parameters,
+    receiver,
+    source,
+    stored_in,
+)
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.seeds import LIBRARIES, commonly_seeded, seeded_by_rank
 from ddpgen.checking.reading.values import follows, mentions
@@ -69,9 +77,17 @@ def seeded_anew(module: Module) -> Iterator[ast.AST]:
         function = module.function(call)
         around = function or module.loop(call)
         keeps = around and matches(around, r"rng_state|getstate|setstate|fork_rng")
-        fixed = call.args and not mentions(module, call.args[0], _MOVES_ON)
+        varies = "|".join([_MOVES_ON, *(rf"\b{name}\b" for name in _varying(module, call))])
+        fixed = call.args and not mentions(module, call.args[0], varies)
         if fixed and around and not keeps and in_training(module, call):
             yield call
+
+
+def _varying(module: Module, node: ast.AST) -> set[str]:
+    """The names that may be others when a node comes again: of loops, and of a function."""
+    loops = [n.target for n in module.above(node) if isinstance(n, ast.For)]
+    function = module.function(node)
+    return stored_in(*loops) | {p.arg for p in (parameters(function) if function else ())}
 
 
 @rule(

@@ -38,8 +38,8 @@ def never_reduced(module: Module) -> Iterator[ast.AST]:
 def last_one_is_quiet(module: Module) -> Iterator[ast.AST]:
     for node, loop, tests in _quiet(module):
         counted = stored_in(loop.target) if isinstance(loop, ast.For) else set[str]()
-        parts = [part for test in tests for part in _parts(module, *test)]
-        if any(_is_last(test, outcome, counted) for test, outcome in parts):
+        parts = [part for test in tests for part in parts_of(module, *test)]
+        if any(is_last(test, outcome, counted) for test, outcome in parts):
             yield node
 
 
@@ -78,14 +78,16 @@ def _is_no_sync(node: ast.expr) -> bool:
     return called or matches(node, r"\.no_sync$")
 
 
-def _parts(module: Module, test: ast.expr, outcome: bool, depth: int = 3) -> Iterator[Outcome]:
+def parts_of(module: Module, test: ast.expr, outcome: bool, depth: int = 3) -> Iterator[Outcome]:
     """What must hold where a condition has this outcome, names followed."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        yield from _parts(module, test.operand, not outcome, depth)
+        yield from parts_of(module, test.operand, not outcome, depth)
     elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) == outcome:
-        yield from (part for value in test.values for part in _parts(module, value, outcome, depth))
+        yield from (
+            part for value in test.values for part in parts_of(module, value, outcome, depth)
+        )
     elif isinstance(test, ast.Name) and depth and (found := binding(module, test)):
-        yield from _parts(module, found.value, outcome, depth - 1)
+        yield from parts_of(module, found.value, outcome, depth - 1)
     else:
         yield test, outcome
 
@@ -97,7 +99,7 @@ def _changes(test: ast.expr, loop: ast.For | ast.While) -> bool:
     return bool(stored_in(loop) & {n.id for n in ast.walk(test) if isinstance(n, ast.Name)})
 
 
-def _is_last(test: ast.expr, outcome: bool, counted: set[str]) -> bool:
+def is_last(test: ast.expr, outcome: bool, counted: set[str]) -> bool:
     """Whether a condition holds for the last turn of a loop alone: `i == steps - 1`."""
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
         return False

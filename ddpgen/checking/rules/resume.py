@@ -21,7 +21,7 @@ from ddpgen.checking.rules.checkpoint import loads, saves
 
 _FILES = r"\bi?glob\(|listdir\(|iterdir\("
 _COUNTED = r"step|epoch|iter|\bep?\b|\bit\b"
-_WEIGHTS = r"(model|net|mod(ule)?)\w*\.state_dict\("
+_WEIGHTS = r"(model|net|mod(ule)?)\w*\.state_dict\(|\bget_(model_)?state_dict\("
 _LOADS = r"torch\.load\(|load_state_dict\(|(load|resume|restore)_\w*(checkpoint|ckpt|model)\w*\("
 _PLACE = re.compile(r"([a-z]+_)?(epoch|step|iter|iteration)s?(_[a-z]+)?")
 _LEAVES = (ast.Raise, ast.Return, ast.Continue, ast.Break)

@@ -22,6 +22,7 @@ from ddpgen.checking.rules.data import EVALUATION, LOADER, SAMPLER
 
 # Numbers that each process finds for itself.
 _OWN = r"getpid\(|urandom\(|time\(\)|time_ns\(\)|randint\(|randrange\(|secrets\."
+_ASKS_RANK = r"environ(\[|\.get\()[\"']RANK[\"']"
 
 
 @rule(
@@ -65,7 +66,8 @@ def shares_of_a_node(module: Module) -> Iterator[ast.AST]:
         rank, ranks = keyword(call, "rank", 2), keyword(call, "num_replicas", 1)
         if rank is not None and ranks is not None and _of_a_node(module, ranks):
             # Where nodes have data of their own, nobody asks for the global rank.
-            if not is_local_rank(module, rank) or module.program.calls("get_rank"):
+            asked = module.program.calls("get_rank") or module.program.says(_ASKS_RANK)
+            if not is_local_rank(module, rank) or asked:
                 yield ranks
 
 

@@ -23,7 +23,8 @@ _SHARDS = "fully_shard"
 _FORMER = "FullyShardedDataParallel"  # FSDP1, a class around the model
 _WHOLE = r"full_tensor|get_model_state_dict|get_state_dict|full_state_dict|StateDictOptions"
 _TOGETHER = ("get_state_dict", "get_model_state_dict", "get_optimizer_state_dict")
-_GIVEN = r"broadcast|(checkpoint|dcp)\.load\(|load_state_dict|from_pretrained|set_model_state_dict"
+_GIVEN = r"broadcast|from_pretrained"
+READ = r"load_state_dict|(checkpoint|dcp)\.load\(|set_(model_)?state_dict"
 
 
 def _shards(module: Module) -> Iterator[ast.Call]:
@@ -34,6 +35,11 @@ def _shards(module: Module) -> Iterator[ast.Call]:
             matches(f, rf"\b{_SHARDS}\(") for f in functions
         ):
             yield call
+
+
+def begins_anew(module: Module) -> bool:
+    """Whether weights are read under a condition only: that of a run that goes on."""
+    return module.program.says(r"\bif [^\n]*(resume|exists|checkpoint|ckpt)")
 
 
 @rule(
@@ -85,8 +91,13 @@ def norm_of_a_share(module: Module) -> Iterator[ast.AST]:
         norms = [c for c in module.calls_below(scope) if matches(c.func, r"norm")]
         used = stored_in(statement) & names_in(*norms)
         about_norm = used or matches(statement, r"norm|pow|square")
-        if about_norm and matches(receiver(call), r"\.grad$"):
-            if not matches(scope, r"all_reduce|full_tensor"):
+        if about_norm and matches(receiver(call), r"\.grad$") and not matches(scope, "full_tensor"):
+            names = stored_in(statement)
+            for node in module.below(scope):  # what is computed from that, line by line
+                if isinstance(node, ast.Assign) and names & names_in(node.value):
+                    names |= stored_in(*node.targets)
+            about = "|".join([r"\w*norm\w*", *map(re.escape, names)])
+            if not matches(scope, rf"all_reduce\([^,)]*\b({about})\b"):
                 yield call
 
 
@@ -108,12 +119,15 @@ def norm_of_a_former_share(module: Module) -> Iterator[ast.AST]:
     "torch.distributed.checkpoint.save() on all ranks, or put the shares together first",
 )
 def share_saved(module: Module) -> Iterator[ast.AST]:
-    if not module.program.calls(_SHARDS) or module.program.says(_WHOLE):
+    if not module.program.calls(_SHARDS):
         return
+    # Where shares are put together somewhere, other states may be what comes of that.
+    states = r"(model|net)\w*" if module.program.says(_WHOLE) else ""
     for call in module.called("torch.save"):
         value = keyword(call, "obj", 0)
         if value is not None and zero_guard(module, call) is not None:
-            if mentions(module, value, r"\.state_dict\(\)"):
+            shares = mentions(module, value, rf"{states}\.state_dict\(\)")
+            if shares and not mentions(module, value, _WHOLE):
                 yield call
 
 
@@ -193,7 +207,7 @@ def summed_in_few_bits(module: Module) -> Iterator[ast.AST]:
     "draw from one seed on all ranks, or load the same weights on all",
 )
 def weights_by_rank(module: Module) -> Iterator[ast.AST]:
-    if module.program.says(_GIVEN):
+    if module.program.says(_GIVEN) or (module.program.says(READ) and not begins_anew(module)):
         return
     for call in [*module.called(_SHARDS)][:1]:
         above = [c for c in module.called("torch.manual_seed") if c.lineno < call.lineno]
