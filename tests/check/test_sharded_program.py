@@ -207,6 +207,21 @@ def _found(folder: Path, trainer: str) -> list[str]:
     return [found.id for found in driver.check([folder]).findings]
 
 
+def test_program_of_a_class_that_inherits_is_read(tmp_path: Path) -> None:
+    _found(tmp_path, TRAINER.replace("reduce_dtype=torch.float32", "reduce_dtype=torch.bfloat16"))
+    (tmp_path / "main.py").write_text("""\
+from trainer import Trainer
+
+
+class Own(Trainer):
+    \"\"\"With another name.\"\"\"
+
+
+Own("samples", 1000, 4).train()
+""")
+    assert [found.id for found in driver.check([tmp_path]).findings] == ["F7"]
+
+
 def test_program_is_right(tmp_path: Path) -> None:
     assert _found(tmp_path, TRAINER) == []
 

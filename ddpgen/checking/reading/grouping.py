@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ddpgen.checking.reading.expressions import Function, source
+from ddpgen.checking.reading.expressions import Function, last_part, source
 from ddpgen.checking.reading.programs import Module, Program, once
 
 # What a training calls, and an evaluation or a measurement of the network does not.
@@ -34,7 +34,14 @@ def runs_ddp(root: Module, closure: frozenset[Module]) -> bool:
         for m, f in functions
         if any(isinstance(n, ast.Call) and _forms_world(m.name(n.func)) for n in m.below(f))
     }
-    while new := {_name(m, f) for m, f in functions if _reads(m, f) & using} - using:
+    classes = [n for m in closure for n in m.nodes if isinstance(n, ast.ClassDef)]
+    while (
+        new := {
+            *(_name(m, f) for m, f in functions if _reads(m, f) & using),
+            *(c.name for c in classes if {last_part(source(base)) for base in c.bases} & using),
+        }
+        - using
+    ):
         using |= new
     at_import = any(_forms_world(n) and m.function(c) is None for m in closure for c, n in m.calls)
     return at_import or bool(_reads(root, root.tree) & using)
