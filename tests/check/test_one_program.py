@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpgen.checking import driver
+from check.planted import replaced, reported
 
 PROGRAM = '''\
 import os
@@ -182,12 +182,6 @@ MISTAKES = {
 }
 
 
-def _found(folder: Path, program: str) -> list[str]:
-    (folder / "network.py").write_text(NETWORK)
-    (folder / "train.py").write_text(program)
-    return [f"{found.id} {found.line}" for found in driver.check([folder]).findings]
-
-
 # What may stand there instead: in turn the text that goes, and the text that comes.
 RIGHT = {
     "as it is": (),
@@ -210,16 +204,12 @@ RIGHT = {
 
 @pytest.mark.parametrize("title", RIGHT)
 def test_program_is_right(title: str, tmp_path: Path) -> None:
-    program, texts = PROGRAM, list(RIGHT[title])
-    for old, new in zip(texts[::2], texts[1::2], strict=True):
-        assert old in program
-        program = program.replace(old, new, 1)
-    assert _found(tmp_path, program) == []
+    program = replaced(PROGRAM, *RIGHT[title])
+    assert reported(tmp_path, {"network.py": NETWORK, "train.py": program}) == []
 
 
 @pytest.mark.parametrize("title", MISTAKES)
 def test_mistake_is_reported(title: str, tmp_path: Path) -> None:
-    old, new, row = MISTAKES[title]
-    assert old in PROGRAM
-    found = _found(tmp_path, PROGRAM.replace(old, new, 1))
-    assert [name.split()[0] for name in found] == [row]
+    *changes, row = MISTAKES[title]
+    program = replaced(PROGRAM, *changes)
+    assert reported(tmp_path, {"network.py": NETWORK, "train.py": program}) == [row]

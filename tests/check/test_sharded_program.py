@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpgen.checking import driver
+from check.planted import replaced, reported
 
 FILES = {
     "main.py": """\
@@ -37,6 +37,7 @@ class Network(nn.Module):
             hidden = hidden + block(hidden)
         return self.head(hidden)
 """,
+    "samples.py": "class Samples(list):\n    pass\n",
     "trainer.py": """\
 import os
 from datetime import timedelta
@@ -200,16 +201,8 @@ MISTAKES = {
 }
 
 
-def _found(folder: Path, trainer: str) -> list[str]:
-    for name, text in (FILES | {"trainer.py": trainer}).items():
-        (folder / name).write_text(text)
-    (folder / "samples.py").write_text("class Samples(list):\n    pass\n")
-    return [found.id for found in driver.check([folder]).findings]
-
-
 def test_program_of_a_class_that_inherits_is_read(tmp_path: Path) -> None:
-    _found(tmp_path, TRAINER.replace("reduce_dtype=torch.float32", "reduce_dtype=torch.bfloat16"))
-    (tmp_path / "main.py").write_text("""\
+    started = """\
 from trainer import Trainer
 
 
@@ -218,16 +211,17 @@ class Own(Trainer):
 
 
 Own("samples", 1000, 4).train()
-""")
-    assert [found.id for found in driver.check([tmp_path]).findings] == ["F7"]
+"""
+    trainer = replaced(TRAINER, "reduce_dtype=torch.float32", "reduce_dtype=torch.bfloat16")
+    assert reported(tmp_path, FILES | {"main.py": started, "trainer.py": trainer}) == ["F7"]
 
 
 def test_program_is_right(tmp_path: Path) -> None:
-    assert _found(tmp_path, TRAINER) == []
+    assert reported(tmp_path, FILES) == []
 
 
 @pytest.mark.parametrize("title", MISTAKES)
 def test_mistake_is_reported(title: str, tmp_path: Path) -> None:
-    old, new, row = MISTAKES[title]
-    assert old in TRAINER
-    assert _found(tmp_path, TRAINER.replace(old, new, 1)) == [row]
+    *changes, row = MISTAKES[title]
+    changed = {"trainer.py": replaced(TRAINER, *changes)}
+    assert reported(tmp_path, FILES | changed) == [row]

@@ -4,9 +4,9 @@ import ast
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.expressions import Function, constant, keyword, names_in
+from ddpgen.checking.reading.given import parameter
 from ddpgen.checking.reading.grouping import runs_ddp
 from ddpgen.checking.reading.programs import Module, once
-from ddpgen.checking.reading.values import parameter
 
 DEPTH = 4
 

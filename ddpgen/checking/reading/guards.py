@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.callers import uses
+from ddpgen.checking.reading.conditions import conditions
 from ddpgen.checking.reading.expressions import Function, keyword, matches, source
 from ddpgen.checking.reading.programs import Module, once
 from ddpgen.checking.reading.values import bindings, stands_for
@@ -14,8 +15,6 @@ SOME_RANK = (
     r"rank|main|master|primary|chief|leader|coordinator|writer|is_root|global_zero|local_zero|"
     r"to_disk"
 )
-# Branches for runs without DDP.
-WITHOUT_DDP = r"dist|ddp|world|rank|parallel|multi|gpus|launcher"
 
 _RANK = r"(\w+\.)*((global|world|ddp|dist|my|cur|current)_)?rank|[\w.]*get_rank\(\)"
 _FROM_ENVIRONMENT = (
@@ -31,45 +30,6 @@ _MAIN = re.compile(
 _ASKS = r"(^|[._])(is_|get_\w*rank|should_)"
 _STARTS = r"spawn|run|launch|record|process|start_"
 _NAMED = r"rank|main_|_main|master|primary|chief|leader|coordinator|global_zero"
-# A check that raises keeps nobody away who is in order.
-_LEAVES = (ast.Return, ast.Continue, ast.Break)
-
-
-@once
-def conditions(module: Module, node: ast.AST) -> tuple[tuple[ast.expr, bool], ...]:
-    """What must hold where a node runs, up to its function: tests, and their outcomes."""
-    return tuple(_conditions(module, node))
-
-
-def _conditions(module: Module, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
-    child = node
-    for above in module.above(node):
-        if (
-            isinstance(above, ast.If | ast.IfExp | ast.While)
-            and child is not above.test
-            and not isinstance(above.test, ast.Constant)
-        ):
-            body = above.body if isinstance(above.body, list) else [above.body]
-            yield above.test, child in body
-        if isinstance(above, ast.BoolOp) and child in above.values:
-            outcome = isinstance(above.op, ast.And)
-            for value in above.values[: above.values.index(child)]:
-                yield value, outcome
-        for block in _blocks(above):
-            if child in block:
-                for earlier in block[: block.index(child)]:
-                    if isinstance(earlier, ast.If) and isinstance(earlier.body[-1], _LEAVES):
-                        yield earlier.test, False
-        if isinstance(above, Function):
-            return
-        child = above
-
-
-def _blocks(node: ast.AST) -> Iterator[list[ast.AST]]:
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(node, name, None)
-        if isinstance(block, list):
-            yield block
 
 
 def _whole(pattern: re.Pattern[str], test: ast.expr) -> bool:
@@ -108,15 +68,6 @@ def guarded(module: Module, node: ast.AST, pattern: str = SOME_RANK, depth: int 
     if not found and pattern == SOME_RANK:  # who calls it is not here to be seen
         return not re.fullmatch(r"(main|train|run)(_worker|_process|_fn)?", function.name)
     return any(guarded(m, use, pattern, depth - 1) or _handed_over(m, use) for m, use in found)
-
-
-def without_ddp(module: Module, node: ast.AST) -> bool:
-    """Whether a condition lets a node run only where there is no DDP: `if world_size == 1`."""
-    for test, outcome in conditions(module, node):
-        one = matches(test, r"^not |== ?-?1$|<= ?1$|< ?2$|is None$")
-        if matches(test, WITHOUT_DDP) and outcome == one:
-            return True
-    return False
 
 
 def conditional(module: Module, node: ast.AST, pattern: str = SOME_RANK) -> bool:

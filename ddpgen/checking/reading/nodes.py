@@ -5,10 +5,12 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.callers import uses
+from ddpgen.checking.reading.conditions import conditions
 from ddpgen.checking.reading.expressions import constant, matches, operands, source
-from ddpgen.checking.reading.guards import SOME_RANK, conditions
+from ddpgen.checking.reading.given import parameter
+from ddpgen.checking.reading.guards import SOME_RANK
 from ddpgen.checking.reading.programs import Module
-from ddpgen.checking.reading.values import bindings, follows, parameter, stands_for
+from ddpgen.checking.reading.values import bindings, follows, stands_for
 
 _LOCAL = re.compile(
     r"[\w.]*(environ(\.get\(|\[)|getenv\()'(LOCAL_RANK|SLURM_LOCALID|OMPI_COMM_WORLD_LOCAL_RANK)'.*|"

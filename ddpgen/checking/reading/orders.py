@@ -14,18 +14,11 @@ from ddpgen.checking.reading.expressions import (
     receiver,
     source,
 )
+from ddpgen.checking.reading.given import arguments, parameter
 from ddpgen.checking.reading.guards import guarded
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.seeds import LIBRARIES, OWN, commonly_seeded
-from ddpgen.checking.reading.values import (
-    Binding,
-    arguments,
-    binding,
-    mentions,
-    parameter,
-    results,
-    stands_for,
-)
+from ddpgen.checking.reading.values import Binding, binding, mentions, results, stands_for
 
 DEPTH = 5
 _LISTS = ("os.listdir", "os.scandir", "os.walk", "glob.glob", "glob.iglob")

@@ -9,20 +9,19 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from ddpgen.checking.reading.conditions import without_ddp
 from ddpgen.checking.reading.expressions import (
     Function,
-    keyword,
     last_part,
     method_name,
-    parameters,
     receiver,
     source,
 )
+from ddpgen.checking.reading.given import arguments, names_of_parameters, parameter
 from ddpgen.checking.reading.programs import Module, once
 from ddpgen.checking.reading.source import exclusive
 
 DEPTH = 5
-MANY = 20  # calls of one function; what is called more often is too general to tell anything
 DDP = "DistributedDataParallel"
 Test = Callable[[Module, ast.expr], bool | ast.expr | None]
 
@@ -83,7 +82,7 @@ def binding(module: Module, node: ast.expr) -> Binding | None:
     for place in places:
         if earlier := _before(module, table.get((place, text), []), node):
             return earlier[-1]
-        if isinstance(place, Function) and text in _names_of_parameters(place):
+        if isinstance(place, Function) and text in names_of_parameters(place):
             return None
     owner = module.owner(node)
     if owner and (owner, text) in table:
@@ -110,52 +109,6 @@ def _otherwise(module: Module, node: ast.expr, last: Binding) -> list[Binding]:
     return [b for b in found if not exclusive(module, b.statement, node)]
 
 
-def _names_of_parameters(function: Function) -> list[str]:
-    return [parameter.arg for parameter in parameters(function)]
-
-
-def arguments(module: Module, node: ast.expr) -> Iterator[tuple[Module, ast.expr]]:
-    """What callers give for a parameter."""
-    function = module.function(node)
-    while function and isinstance(node, ast.Name):
-        rest = function.args.vararg
-        if node.id in _names_of_parameters(function) or (rest and rest.arg == node.id):
-            yield from _given(module, function, node.id)
-            return
-        function = module.function(function)
-
-
-def _given(module: Module, function: Function, name: str) -> Iterator[tuple[Module, ast.expr]]:
-    names = _names_of_parameters(function)
-    method = bool(names) and names[0] in ("self", "cls")
-    wanted = function.name
-    if wanted == "__init__" and (owner := module.owner(function)):
-        wanted = owner.name
-    calls = [
-        (other, call)
-        for other, call in module.program.names.get(wanted, [])
-        if module.program.means(other, call.func, module, function)
-    ]
-    for other, call in calls[:MANY]:
-        if name not in names:  # *name takes what is left over
-            yield from ((other, value) for value in call.args[len(names) - method :])
-            continue
-        given = keyword(call, name, names.index(name) - method)
-        if given is not None:
-            yield other, given
-
-
-def parameter(module: Module, node: ast.expr) -> ast.arg | None:
-    """The parameter that a name stands for, if it is one."""
-    function = module.function(node)
-    while function and isinstance(node, ast.Name):
-        for each in parameters(function):
-            if each.arg == node.id:
-                return each
-        function = module.function(function)
-    return None
-
-
 def results(module: Module, call: ast.Call) -> Iterator[tuple[Module, ast.expr]]:
     """What a local function returns."""
     for other, function in module.callees(call):
@@ -168,7 +121,9 @@ def stands_for(module: Module, node: ast.AST) -> Iterator[tuple[Module, ast.expr
     """What a name or attribute was set to last, in either branch, or what callers give for it."""
     if isinstance(node, ast.Name | ast.Attribute):
         if found := binding(module, node):
-            yield from ((module, each.value) for each in (found, *_otherwise(module, node, found)))
+            each = [found, *_otherwise(module, node, found)]
+            on_ranks = [b for b in each if not without_ddp(module, b.statement)]
+            yield from ((module, b.value) for b in on_ranks or each)
         else:
             yield from arguments(module, node)
 

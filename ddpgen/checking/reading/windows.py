@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ddpgen.checking.reading.conditions import conditions
 from ddpgen.checking.reading.expressions import matches, method_name, operands, receiver, source
-from ddpgen.checking.reading.guards import conditions
 from ddpgen.checking.reading.programs import Module, leads_to
 from ddpgen.checking.reading.values import binding
 

@@ -34,8 +34,10 @@ from ddpgen.checking.registry import ERROR, WARNING, rule
     "put forward and backward of all but the last micro-batch under model.no_sync()",
 )
 def no_no_sync(module: Module) -> Iterator[ast.AST]:
-    quiet = ("no_sync", "require_backward_grad_sync", "set_requires_gradient_sync", "accumulate")
+    quiet = ("no_sync", "require_backward_grad_sync", "set_requires_gradient_sync")
     if any(map(module.program.references, quiet)) or not module.program.calls(DDP):
+        return
+    if module.program.calls("accumulate"):  # a context manager of somebody's
         return
     for window in windows(module):
         yield next(backwards(module, window.loop))

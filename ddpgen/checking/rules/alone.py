@@ -44,7 +44,7 @@ def skipped_alone(module: Module) -> Iterator[ast.AST]:
 
 def _skips_numbers(module: Module, node: ast.If, loop: ast.For | ast.While | Function) -> bool:
     """Whether a turn is skipped where a number is none, and no rank tells the others about it."""
-    kinds = ast.Return if isinstance(loop, Function) else ast.Continue
+    kinds = ast.Return if isinstance(loop, Function) else _LEAVES
     leaves = any(isinstance(n, kinds) for s in node.body for n in ast.walk(s))
     return leaves and matches(node.test, r"isnan|isinf|isfinite") and not agreed(module, node.test)
 

@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 
+from ddpgen.checking.reading.conditions import conditions
 from ddpgen.checking.reading.expressions import (
     keyword,
     matches,
@@ -11,7 +12,7 @@ from ddpgen.checking.reading.expressions import (
     receiver,
     source,
 )
-from ddpgen.checking.reading.guards import conditions, contexts
+from ddpgen.checking.reading.guards import contexts
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import DDP, binding, is_ddp, mentions
 from ddpgen.checking.reading.windows import backwards, updates

@@ -4,8 +4,9 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.reading.conditions import conditions
 from ddpgen.checking.reading.expressions import Function, constant, keyword, matches, source
-from ddpgen.checking.reading.guards import conditions, guarded
+from ddpgen.checking.reading.guards import guarded
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import DDP, is_ddp
 from ddpgen.checking.registry import rule

@@ -4,8 +4,9 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.reading.conditions import WITHOUT_DDP
 from ddpgen.checking.reading.expressions import constant, keyword, matches, receiver, source
-from ddpgen.checking.reading.guards import WITHOUT_DDP, guarded, zero_guard
+from ddpgen.checking.reading.guards import guarded, zero_guard
 from ddpgen.checking.reading.nodes import local_zero_guard
 from ddpgen.checking.reading.programs import Module, once
 from ddpgen.checking.reading.values import DDP, follows, is_ddp, mentions

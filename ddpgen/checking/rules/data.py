@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ddpgen.checking.reading.agreements import GIVES
 from ddpgen.checking.reading.callers import on_ranks
+from ddpgen.checking.reading.conditions import WITHOUT_DDP
 from ddpgen.checking.reading.expressions import (
     constant,
     keyword,
@@ -16,7 +17,7 @@ from ddpgen.checking.reading.expressions import (
     source,
     unpacks,
 )
-from ddpgen.checking.reading.guards import WITHOUT_DDP, guarded
+from ddpgen.checking.reading.guards import guarded
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.seeds import commonly_seeded
 from ddpgen.checking.reading.values import follows, mentions

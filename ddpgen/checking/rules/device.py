@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.reading.conditions import WITHOUT_DDP, conditions, without_ddp
 from ddpgen.checking.reading.expressions import (
     constant,
     keyword,
@@ -12,7 +13,7 @@ from ddpgen.checking.reading.expressions import (
     source,
     strings,
 )
-from ddpgen.checking.reading.guards import WITHOUT_DDP, conditions, guarded, without_ddp
+from ddpgen.checking.reading.guards import guarded
 from ddpgen.checking.reading.nodes import is_local_rank
 from ddpgen.checking.reading.programs import Module, once
 from ddpgen.checking.reading.values import DDP, binding, follows, stands_for

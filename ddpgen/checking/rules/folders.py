@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.callers import on_ranks
+from ddpgen.checking.reading.conditions import conditions
 from ddpgen.checking.reading.expressions import (
     constant,
     keyword,
@@ -14,7 +15,7 @@ from ddpgen.checking.reading.expressions import (
     source,
     unpacks,
 )
-from ddpgen.checking.reading.guards import conditions, guarded
+from ddpgen.checking.reading.guards import guarded
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import mentions
 from ddpgen.checking.registry import ERROR, WARNING, rule
@@ -27,6 +28,7 @@ _LOOKS = r"\.iterdir\(|listdir\(|scandir\(|glob\("
 _OWN = r"rank|te?mp|getpid|uuid|hostname|/dev/|proc"
 _MAKES = r"mkdir\(|makedirs\("
 _COUNTS = r"max\(|len\(|\+ 1|count\(|next\(|range\("
+_LOGS = r"log|write|history|metric|record|^(main|train|fit|run)"
 
 
 @rule(
@@ -41,7 +43,7 @@ def every_rank_writes(module: Module) -> Iterator[ast.AST]:
         mode = constant(keyword(call, "mode", 0 if method else 1))
         if (name == "open" or method) and mode == "a":
             function = module.function(call)
-            logs = function is None or re.search(r"log|write|history|metric|record", function.name)
+            logs = function is None or re.search(_LOGS, function.name)
             if logs and not matches(call, "rank") and in_training(module, call):
                 yield call
 

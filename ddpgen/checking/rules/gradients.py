@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.callers import uses
+from ddpgen.checking.reading.conditions import WITHOUT_DDP
 from ddpgen.checking.reading.expressions import (
     constant,
     keyword,
@@ -16,7 +17,7 @@ from ddpgen.checking.reading.expressions import (
     source,
     unpacks,
 )
-from ddpgen.checking.reading.guards import WITHOUT_DDP, contexts, guarded
+from ddpgen.checking.reading.guards import contexts, guarded
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.source import exclusive
 from ddpgen.checking.reading.values import DDP, binding, follows, is_ddp, mentions

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.reading.conditions import conditions
 from ddpgen.checking.reading.expressions import (
     constant,
     entries,
@@ -12,12 +13,13 @@ from ddpgen.checking.reading.expressions import (
     strings,
     unpacks,
 )
-from ddpgen.checking.reading.guards import conditions
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import DDP
 from ddpgen.checking.reading.windows import updates
 from ddpgen.checking.registry import ERROR, STYLE, rule
 from ddpgen.checking.rules.ranks import is_collective
+
+_TCP = r"tcp://[^:]+:\d+"
 
 
 def inits(module: Module) -> list[ast.Call]:
@@ -107,10 +109,18 @@ def fixed_port(module: Module) -> Iterator[ast.AST]:
     for value in endpoints(module):
         if re.search(r":[1-9]", "".join(strings(value))):
             yield value
+    yield from _addresses(module)
+
+
+def _addresses(module: Module) -> Iterator[ast.AST]:
+    """Addresses with a port, at the call or as the default of an argument of the program."""
     for call in inits(module):
         address = keyword(call, "init_method", 1)
-        if address is not None and re.search(r"tcp://[^:]+:\d+", "".join(strings(address))):
+        if address is not None and re.search(_TCP, "".join(strings(address))):
             yield call
+    if any(keyword(c, "init_method", 1) for m in module.program.modules for c in inits(m)):
+        defaults = (n for n in module.nodes if isinstance(n, ast.keyword) and n.arg == "default")
+        yield from (n.value for n in defaults if re.match(_TCP, str(constant(n.value))))
 
 
 @rule(

@@ -4,7 +4,15 @@ import ast
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.batches import is_loss
-from ddpgen.checking.reading.expressions import matches, names_in, operands, receiver, source
+from ddpgen.checking.reading.expressions import (
+    Function,
+    matches,
+    names_in,
+    operands,
+    positional,
+    receiver,
+    source,
+)
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import binding, is_ddp, results
 from ddpgen.checking.registry import rule
@@ -20,6 +28,7 @@ LETS_GO = r"detach|\.item\(|\.data\b|float\(|tolist|\.numpy\("
     "keep loss.detach(), and read the values at log points",
 )
 def losses_with_graphs(module: Module) -> Iterator[ast.AST]:
+    yield from _kept_by_methods(module)
     for node, value in _kept(module):
         around = module.loop(node) or step_function(module, node)
         if around and isinstance(value, ast.Name) and _has_graph(module, value):
@@ -29,6 +38,35 @@ def losses_with_graphs(module: Module) -> Iterator[ast.AST]:
             _gives_graph(m, f) for m, f in results(module, value)
         ):
             yield node
+
+
+def _kept_by_methods(module: Module) -> Iterator[ast.AST]:
+    """Calls of methods that add what they are given to something of their object's."""
+    for loop in (n for n in module.nodes if isinstance(n, ast.For | ast.While)):
+        losses = _backward(module, loop)
+        for call in module.calls_below(loop) if losses else ():
+            for place, given in enumerate(call.args):
+                graph = isinstance(given, ast.Name) and given.id in losses
+                if graph and isinstance(given, ast.Name) and _has_graph(module, given):
+                    if any(_adds_up(m, f, place) for m, f in module.callees(call)):
+                        yield call
+
+
+def _adds_up(module: Module, function: Function, place: int) -> bool:
+    """Whether a method keeps its argument of that place from call to call, with the graph."""
+    name = dict(enumerate(positional(function))).get(place)
+    if name is None or matches(function, LETS_GO) or not matches(function, r"\bself\."):
+        return False
+    for node in module.below(function):
+        if isinstance(node, ast.AugAssign | ast.Assign) and name in names_in(node.value):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            own = [source(t) for t in targets if source(t).startswith("self.")]
+            if own and (isinstance(node, ast.AugAssign) or own[0] in source(node.value)):
+                return True
+        if isinstance(node, ast.Call) and source(node.func).endswith(".append"):
+            if source(node.func).startswith("self.") and name in map(source, node.args):
+                return True
+    return False
 
 
 def _kept(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:

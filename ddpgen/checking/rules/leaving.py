@@ -4,8 +4,9 @@ import ast
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.agreements import agreed
+from ddpgen.checking.reading.conditions import conditions
 from ddpgen.checking.reading.expressions import Function, constant, matches
-from ddpgen.checking.reading.guards import conditions, is_zero, zero_guard
+from ddpgen.checking.reading.guards import is_zero, zero_guard
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import follows, stands_for
 from ddpgen.checking.reading.windows import goes_backward

@@ -102,10 +102,17 @@ def metrics_of_one_rank(module: Module) -> Iterator[ast.AST]:
 
 
 def all_data_shared(module: Module) -> bool:
-    """Whether every loader of a program has a sampler, so that each rank sees its share alone."""
-    loaders = [call for _, call in module.program.called("DataLoader")]
-    shared = [keyword(c, "sampler", 3) or keyword(c, "batch_sampler", 4) for c in loaders]
-    return bool(loaders) and None not in shared
+    """Whether every loader of a program has a share of the data: by its sampler, or as a subset."""
+    loaders = module.program.called("DataLoader")
+    return bool(loaders) and all(_has_share(m, call) for m, call in loaders)
+
+
+def _has_share(module: Module, loader: ast.Call) -> bool:
+    if keyword(loader, "sampler", 3) or keyword(loader, "batch_sampler", 4):
+        return True
+    data = keyword(loader, "dataset", 0)
+    part = data is not None and mentions(module, data, r"Subset\(|\bshard\(|by_node\(|::")
+    return part and data is not None and mentions(module, data, "rank")
 
 
 @rule(

@@ -3,8 +3,8 @@
 import ast
 from collections.abc import Iterator
 
+from ddpgen.checking.reading.conditions import conditions
 from ddpgen.checking.reading.expressions import constant, matches, method_name, source, stored_in
-from ddpgen.checking.reading.guards import conditions
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import binding
 from ddpgen.checking.reading.windows import backwards
@@ -23,10 +23,21 @@ _ITSELF = r"all_reduce\([^\n]*grad|grad[^\n]*all_reduce\("
 def never_reduced(module: Module) -> Iterator[ast.AST]:
     if module.program.says(_ITSELF):
         return
+    yield from _switched_off(module)
     for node, loop, tests in _quiet(module):
         elsewhere = [c for c in backwards(module, module.scope(node)) if module.loop(c) is not loop]
         if tests and not elsewhere and not any(_changes(test, loop) for test, _ in tests):
             yield node
+
+
+def _switched_off(module: Module) -> list[ast.AST]:
+    """Where a program makes all micro-batches quiet, and none of them loud."""
+    name = "require_backward_grad_sync"
+    places = [m.assignments(ast.Attribute) for m in module.program.modules]
+    values = [node.value for each in places for node, target in each if target.attr == name]
+    if any(constant(value) is not False for value in values):
+        return []
+    return [node for node, t in module.assignments(ast.Attribute) if t.attr == name]
 
 
 @rule(
@@ -101,6 +112,9 @@ def _changes(test: ast.expr, loop: ast.For | ast.While) -> bool:
 
 def is_last(test: ast.expr, outcome: bool, counted: set[str]) -> bool:
     """Whether a condition holds for the last turn of a loop alone: `i == steps - 1`."""
+    if isinstance(test, ast.BoolOp):  # and for another one, maybe
+        either = isinstance(test.op, ast.Or) == outcome
+        return either and any(is_last(value, outcome, counted) for value in test.values)
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
         return False
     if not isinstance(test.ops[0], ast.Eq if outcome else ast.NotEq | ast.Lt):

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.reading.conditions import conditions
 from ddpgen.checking.reading.expressions import (
     Function,
     constant,
@@ -12,7 +13,7 @@ from ddpgen.checking.reading.expressions import (
     matches,
     source,
 )
-from ddpgen.checking.reading.guards import conditions, is_zero, zero_guard
+from ddpgen.checking.reading.guards import is_zero, zero_guard
 from ddpgen.checking.reading.nodes import is_local_rank, of_a_node, on_one_node
 from ddpgen.checking.reading.programs import Module, once
 from ddpgen.checking.reading.values import is_ddp

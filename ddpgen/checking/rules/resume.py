@@ -7,6 +7,7 @@ from functools import partial
 
 from ddpgen.checking.reading.expressions import (
     constant,
+    entries,
     keyword,
     last_part,
     matches,
@@ -36,8 +37,15 @@ def _with_weights(module: Module) -> list[tuple[ast.Dict, str]]:
         for node in module.nodes
         if isinstance(node, ast.Dict)
         and None not in node.keys
-        and any(mentions(module, value, _WEIGHTS) for value in node.values)
+        and any(_is_weights(module, key, value) for key, value in entries(node))
     ]
+
+
+def _is_weights(module: Module, key: ast.expr | None, value: ast.expr) -> bool:
+    if mentions(module, value, _WEIGHTS):
+        return True
+    named = re.fullmatch(r"(\w+_)?(model|net(work)?|weights|state_dict)", str(constant(key)))
+    return named is not None and mentions(module, value, r"\.state_dict\(")
 
 
 @once

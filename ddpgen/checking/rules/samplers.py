@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Iterator
 
+from ddpgen.checking.reading.conditions import WITHOUT_DDP
 from ddpgen.checking.reading.expressions import (
     Function,
     constant,
@@ -13,7 +14,7 @@ from ddpgen.checking.reading.expressions import (
     receiver,
     source,
 )
-from ddpgen.checking.reading.guards import WITHOUT_DDP, guarded
+from ddpgen.checking.reading.guards import guarded
 from ddpgen.checking.reading.nodes import is_local_rank, of_a_node, on_one_node
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import mentions, stands_for

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.reading.conditions import conditions
 from ddpgen.checking.reading.expressions import (
     keyword,
     last_part,
@@ -12,7 +13,6 @@ from ddpgen.checking.reading.expressions import (
     receiver,
     source,
 )
-from ddpgen.checking.reading.guards import conditions
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import follows, mentions, results, stands_for
 from ddpgen.checking.reading.windows import SCHEDULER, backwards, is_update, windows
