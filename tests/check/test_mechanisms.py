@@ -1796,6 +1796,22 @@ squares = [weight.grad.to_local().pow(2).sum() for weight in model.parameters()]
 total = torch.stack(squares).sum()
 dist.all_reduce(total)
 """,
+    "what is restored by names of arguments": """\
+torch.manual_seed(0)
+found = {"epoch": 0, "best": 0.0}
+restore(path, into=found, model=model, optimizer=optimizer, schedule=schedule)
+for epoch in range(found["epoch"], epochs):
+    train(epoch)
+    found["best"] = max(found["best"], evaluate())
+    state = {
+        "epoch": epoch + 1,
+        "best": found["best"],
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "schedule": schedule.state_dict(),
+    }
+dist.barrier()
+""",
     "rank 0 keeps what all have put together": """\
 from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 

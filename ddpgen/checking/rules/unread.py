@@ -169,7 +169,12 @@ def saved_for_nothing(module: Module) -> Iterator[Hit]:
 
 @once
 def _literals(module: Module) -> list[str]:
-    return list(strings(module.tree))
+    """All texts, and the names under which something is given to what restores."""
+    restoring = (
+        call for call, _ in module.calls if matches(call.func, r"load|resto|restart|resume")
+    )
+    given = [str(k.arg) for call in restoring for k in call.keywords]
+    return [*strings(module.tree), *given]
 
 
 def _is_state(module: Module, value: ast.expr) -> bool:
