@@ -83,7 +83,7 @@ def nodes_twice(script: Script) -> Iterator[Hit]:
 )
 def processes_fixed(script: Script) -> Iterator[Hit]:
     if not is_batch(script):  # which may state it above
-        yield from script.running(r"--nnodes[= ]+\"?\$", r"--nproc[-_]per[-_]node[= ]+\"?\d")
+        yield from script.running(r"--nnodes[= ]+\"?\$(?!\{#)", r"--nproc[-_]per[-_]node[= ]+\"?\d")
 
 
 @rule(

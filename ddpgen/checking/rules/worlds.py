@@ -14,7 +14,7 @@ _HEAD = r"--(master[-_]addr|rdzv[-_]endpoint)[= ]+"
 _OWN_NAME = r"(addr|ADDR|endpoint)[= ]+[\"']?\\\$(\(hostname|\{?HOSTNAME)"  # of the node it runs on
 _PROCESSES = r"--nproc[-_]per[-_]node[= ]+[\"']?(\d+)\b"
 _MORE = r"\$\{?\w*(?i:args|opts?|options|cmd|command|launcher)\b"  # arguments from elsewhere
-_SEVERAL = r"--nnodes[= ]+[\"']?([2-9]|1\d|\$\{?(SLURM|PBS|LSB)_)"
+_SEVERAL = r"--nnodes[= ]+[\"']?([2-9]|1\d|\$\{?(SLURM|PBS|LSB)_|\$\{#)"
 _ONE_NODE = r"\bsrun\b.*\s(-N *|--nodes[= ])1\b"
 _NUMBER = r"--node[-_]rank[= ]+[\"']?"
 
@@ -64,7 +64,8 @@ def all_are_node_zero(script: Script) -> Iterator[Hit]:
         known = "rdzv" in script.code or re.search(_MORE, text) or on_first_node_only(script)
         if several and not known:
             unsaid = not numbered and "NODE_RANK" not in script.code
-            if unsaid or (script.nodes > 1 and {*numbered} == {"0"}):
+            on_each = script.nodes > 1 or re.search(r"\bssh\s", text)
+            if unsaid or (on_each and {*numbered} == {"0"}):
                 yield line
 
 
