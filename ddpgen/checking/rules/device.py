@@ -97,18 +97,17 @@ def _listed_devices(call: ast.Call, name: str) -> list[ast.expr]:
 def fixed_device(module: Module) -> Iterator[ast.AST]:
     if any(value for other in module.program.modules for value in _only_visible(other)):
         return
-    named: dict[ast.expr, None] = {}
+    found: dict[ast.expr, ast.Call] = {}  # each choice, and a call that uses it
     for call, name in module.calls:
         chooses = name in ("torch.device", "torch.cuda.set_device") or method_name(call) in _MOVES
         values = call.args[:1] if chooses else _listed_devices(call, name)
-        for value in values if not guarded(module, call, WITHOUT_DDP) else ():
-            named |= dict.fromkeys(v for m, v in stands_for(module, value) if m is module)
-            for choice in _choices(value):
-                fixed = constant(choice)
-                if fixed == "cuda:0" or (type(fixed) is int and name != "torch.device"):
-                    yield choice
-    for choice in (c for value in named for c in _choices(value) if constant(c) == "cuda:0"):
-        if not without_ddp(module, choice):
+        for value in values:
+            named = [v for m, v in stands_for(module, value) if m is module]
+            choices = [choice for each in (value, *named) for choice in _choices(each)]
+            number = name != "torch.device" and type(constant(value)) is int
+            found |= {c: call for c in choices if number or constant(c) == "cuda:0"}
+    for choice, call in found.items():
+        if not guarded(module, call, WITHOUT_DDP) and not without_ddp(module, choice):
             yield choice
 
 
