@@ -1150,7 +1150,7 @@ MUTATIONS = [
         "engine/watch/files.py", "background.writer.work.add_done_callback(answer)",
         "self.answer(heard)", check=FILES),
     Mutation("O11", "ended without a save", "watch", "train.py",
-        "            wanted = wanted or watch.files.saves\n", "", check=FILES),
+        "            wanted |= watch.files.saves\n", "", check=FILES),
     Mutation("O11", "a scheduler starts again what was ended", "watch", "train.py",
         "if watch.files.ends:\n", "if watch.files.ends and not step_batch.stop:\n", check=FILES),
     Mutation("O11", "a wish behind the last log point stays", "watch", "engine/watch/files.py",
