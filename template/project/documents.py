@@ -134,7 +134,7 @@ def source_files(cfg: config.Data) -> list[Path]:
     source = Path(cfg.source)
     inside = sorted(source.iterdir()) if source.is_dir() else [source]
     endings = ENDINGS if source.is_dir() else (*ENDINGS, ".json")
-    found = [path for path in inside if path.suffix in endings and path.is_file()]
+    found = [path for path in inside if path.suffix.lower() in endings and path.is_file()]
     if not found:
         raise config.ConfigError(
             f"data.source = {cfg.source!r}: neither 'stdlib' nor a .jsonl, .json or .parquet file, "
@@ -235,12 +235,12 @@ def _rows(path: Path) -> Iterator[Any]:
     import pyarrow.parquet
 
     try:
-        if path.suffix == ".parquet":
+        if path.suffix.lower() == ".parquet":
             for batch in pyarrow.parquet.ParquetFile(path).iter_batches():
                 yield from batch.to_pylist()
             return
         with path.open(encoding="utf-8-sig") as file:  # Windows marks files as UTF-8
-            if path.suffix == ".json":
+            if path.suffix.lower() == ".json":
                 yield from _list(file.read(), path)
                 return
             for number, text in enumerate(file, start=1):

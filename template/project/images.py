@@ -322,8 +322,9 @@ class Notes:
         """Words about copies, about images that look nearly black, and about other files."""
         known = {self.digests[place] for place in found.train}
         again = sum(self.digests[place] in known for place in found.val)
-        words = f"; {again:,} of the {len(found.val):,} held out are for training, too"
-        words = words if again else ""
+        words = ""
+        if again:
+            words = f"; {again:,} of the {len(found.val):,} held out are for training, too"
         labels = {(self.digests[p], p.label) for p in (*found.train, *found.val)}
         if both := len(labels) - len({digest for digest, _ in labels}):
             words += f"; {both:,} images are in several classes"

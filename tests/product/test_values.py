@@ -177,13 +177,24 @@ SIZES = {
     "text-classifier": ("model.width=90", "model.width = 90 must be a multiple of model.heads"),
     "vision": ("model.width=90", "model.width = 90 must be a multiple of model.heads"),
     "resnet": ("model.width=40", "model.width = 40 must be a multiple of 16"),
+    "custom": ("model.width=44", "model.width = 44 must be a multiple of 8"),
 }
+NORMED = ("resnet", "custom")  # by groups of channels, or by batches of any width
 
 
 @pytest.mark.parametrize("model", SIZES)
 def test_sizes_that_do_not_fit_each_other_are_named(model: str, tmp_path: Path) -> None:
-    answers = {"model": model} | ({"batch_norm": "group"} if model == "resnet" else {})
+    answers = {"model": model} | ({"batch_norm": "group"} if model in NORMED else {})
     template.write(completed(answers), tmp_path)
     override, sentence = SIZES[model]
     run = forkserver.train(tmp_path, 1, [override])
     assert (run.codes, f"error: {sentence}" in run.output) == ([2], True), run.output
+
+
+@pytest.mark.parametrize("model", NORMED)
+@pytest.mark.parametrize("norm", ["local", "sync", "group"])
+def test_only_groups_limit_the_width(model: str, norm: str, tmp_path: Path) -> None:
+    """And the config says so."""
+    template.write(completed({"model": model, "batch_norm": norm}), tmp_path)
+    said = "a multiple of " in (tmp_path / "config.toml").read_text()
+    assert said == (norm == "group")

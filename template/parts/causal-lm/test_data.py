@@ -45,7 +45,7 @@ def settings(folder: Path, **changes: Any) -> config.Data:
 def write(path: Path, rows: list[Any], column: str = "messages") -> str:
     """The rows as a file of the format that the path's ending names."""
     records = [{column: row, "number": number} for number, row in enumerate(rows)]
-    if path.suffix == ".parquet":
+    if path.suffix.lower() == ".parquet":
         pyarrow.parquet.write_table(pa.Table.from_pylist(records), path)
     else:
         path.write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
@@ -88,7 +88,7 @@ def test_prepared_data_appear_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not data.prepared_path(cfg).exists(), "half written, and taken for whole"
 
 
-@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+@pytest.mark.parametrize("ending", ["jsonl", "PARQUET"])
 def test_only_answers_are_learnt(tmp_path: Path, ending: str) -> None:
     """With the token that ends them: neither questions, nor the system's words, nor padding."""
     source = write(tmp_path / f"chats.{ending}", CHATS)
@@ -250,7 +250,7 @@ LONGER: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("ending", [".jsonl", ".json"])
+@pytest.mark.parametrize("ending", [".jsonl", ".JSON"])
 def test_questions_and_answers_are_conversations(ending: str, tmp_path: Path) -> None:
     """In the layouts that data sets have, with empty lines between."""
     path, (about, broken) = tmp_path / f"records{ending}", LONGER

@@ -146,6 +146,10 @@ def same_statistics(block: nn.Module) -> Iterator[None]:
 # {% endif %}
 def build(cfg: config.Model, shape: data.Shape) -> nn.Module:
     """The model on the CPU, weights drawn from torch's global generator."""
+    # {% if batch_norm == 'group' %}
+    if cfg.width % 8:
+        raise config.ConfigError(f"model.width = {cfg.width} must be a multiple of 8")
+    # {% endif %}
     return Regressor(cfg, shape)
 
 

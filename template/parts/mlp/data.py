@@ -98,8 +98,9 @@ def _read_file(cfg: config.Data) -> tuple[list[str], Tensor, Tensor]:
     path = Path(cfg.source)
     if not path.is_file():
         raise config.ConfigError(f"data.source = {cfg.source!r}: there is no such file")
+    read = parquet.read_table if path.suffix.lower() == ".parquet" else csv.read_csv
     try:
-        table = parquet.read_table(path) if path.suffix == ".parquet" else csv.read_csv(path)
+        table = read(path)
         names = table.column_names
     except (OSError, ValueError) as error:  # Arrow's are such, too
         raise config.ConfigError(f"{path} cannot be read: {error}") from error

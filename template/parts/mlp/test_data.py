@@ -25,7 +25,7 @@ def settings(folder: Path, source: Path | str, target: str = "kind") -> config.D
     return common.settings(folder, *overrides).data
 
 
-@pytest.mark.parametrize("name", ["table.csv", "table.parquet"])
+@pytest.mark.parametrize("name", ["table.csv", "table.PARQUET"])
 def test_own_file(name: str, tmp_path: Path) -> None:
     """Every row is in one split, features are scaled by the training rows, labels are numbered."""
     write_table(tmp_path / name)

@@ -127,22 +127,8 @@ def prepare(cfg: config.Data) -> None:
     if target.exists():
         return
     train, val = _read_splits(cfg)
-    if not (train and val):
-        found = f"{len(train)} texts for training and {len(val)} for validation"
-        raise config.ConfigError(f"data.source = {cfg.source!r} has {found}: both are needed")
-    classes = sorted({row.label for row in train + val})
-    if len(classes) < 2:
-        raise config.ConfigError(f"data.label = {cfg.label!r} names one class only: {classes[0]!r}")
-    if len(classes) > max(2, (texts := len(train) + len(val)) / 2):
-        raise config.ConfigError(
-            f"data.label = {cfg.label!r} has {len(classes)} different labels in {texts} texts, but "
-            "a class has several texts: name another column, or round numbers"
-        )
-    if cfg.pretrained:
-        known = open_pretrained(cfg)
-    else:
-        tokenizer = train_tokenizer([row.text for row in train], cfg.vocabulary)
-        known = Pretrained("", tokenizer, [], len(tokenizer))
+    classes = _classes(cfg, train, val)
+    known = open_pretrained(cfg) if cfg.pretrained else _from_scratch(cfg, train)
     labels = known.labels if sorted(known.labels) == classes else classes
     padding = known.tokenizer.pad_token_id
     encoded = [_encode(rows, known.tokenizer, labels, cfg.length) for rows in (train, val)]
@@ -165,6 +151,29 @@ def prepare(cfg: config.Data) -> None:
     known.tokenizer.save_pretrained(partial / "tokenizer")
     torch.save({"about": about, "splits": encoded}, partial / "tokens.pt")
     partial.replace(target)  # the folder appears whole
+
+
+def _classes(cfg: config.Data, train: list[Row], val: list[Row]) -> list[str]:
+    """The sorted labels of both splits. Raises ConfigError where they are no classes to learn."""
+    if not (train and val):
+        found = f"{len(train)} texts for training and {len(val)} for validation"
+        raise config.ConfigError(f"data.source = {cfg.source!r} has {found}: both are needed")
+    classes = sorted({row.label for row in train + val})
+    if len(classes) < 2:
+        raise config.ConfigError(f"data.label = {cfg.label!r} names one class only: {classes[0]!r}")
+    texts = len(train) + len(val)
+    if len(classes) > max(2, texts / 2):
+        raise config.ConfigError(
+            f"data.label = {cfg.label!r} has {len(classes)} different labels in {texts} texts, but "
+            "a class has several texts: name another column, or round numbers"
+        )
+    return classes
+
+
+def _from_scratch(cfg: config.Data, train: list[Row]) -> Pretrained:
+    """A new tokenizer in the place of a pretrained network's."""
+    tokenizer = train_tokenizer([row.text for row in train], cfg.vocabulary)
+    return Pretrained("", tokenizer, [], len(tokenizer))
 
 
 def _doubts(train: list[Row], val: list[Row]) -> str:
@@ -232,16 +241,17 @@ def prepared_path(cfg: config.Data) -> Path:
 
 def _read_splits(cfg: config.Data) -> tuple[list[Row], list[Row]]:
     """Training and validation rows: of files for each, or of one set that is divided by chance."""
-    source = Path(cfg.source)
     if cfg.source == "stdlib":
-        rows, val = list(_read_stdlib()), list[Row]()
-    else:
-        files = _files(source)
-        if not files[0]:
-            raise config.ConfigError(f"{source} holds no train file: {', '.join(ENDINGS)}")
-        rows, val = ([row for path in part for row in _read_file(path, cfg)] for part in files)
-    if val:
-        return rows, val
+        return _divide(list(_read_stdlib()), cfg)
+    files = train, held_out = _files(Path(cfg.source))
+    if not train:
+        raise config.ConfigError(f"{cfg.source} holds no train file: {', '.join(ENDINGS)}")
+    rows, val = ([row for path in part for row in _read_file(path, cfg)] for part in files)
+    return (rows, val) if held_out else _divide(rows, cfg)
+
+
+def _divide(rows: list[Row], cfg: config.Data) -> tuple[list[Row], list[Row]]:
+    """Rows for training, and others that are held out, chosen by chance."""
     generator = torch.Generator().manual_seed(cfg.split_seed)
     order: list[int] = torch.randperm(len(rows), generator=generator).tolist()
     held_out = max(1, round(cfg.validation * len(rows)))
@@ -263,7 +273,7 @@ def _find(folder: Path, *names: str) -> list[Path]:
         for pattern in (f"{name}.*", f"{name}-*.*", f"data/{name}-*.*")
         for path in folder.glob(pattern)
     ]
-    return sorted(path for path in found if path.suffix in ENDINGS)
+    return sorted(path for path in found if path.suffix.lower() in ENDINGS)
 
 
 def _read_file(path: Path, cfg: config.Data) -> list[Row]:
@@ -283,12 +293,13 @@ def _read_file(path: Path, cfg: config.Data) -> list[Row]:
 
 
 def read_table(path: Path, columns: list[str]) -> list[dict[str, Any]]:
-    """The records of a file. Raises ConfigError for the first that lacks one of the columns.
+    """The records of a file.
 
-    So does a record with several values in one.
+    Raises ConfigError for the first record that lacks a column, or has several values in one cell.
     """
     try:
-        table = _read_parquet(path) if path.suffix == ".parquet" else _read_lines(path)
+        is_parquet = path.suffix.lower() == ".parquet"
+        table = _read_parquet(path) if is_parquet else _read_lines(path)
     except (OSError, ValueError, csv.Error) as error:
         if getattr(error, "errno", None):
             raise  # of the disk; Arrow's errors of a file have no number
@@ -316,7 +327,7 @@ def read_table(path: Path, columns: list[str]) -> list[dict[str, Any]]:
 def _read_lines(path: Path) -> list[Any]:
     """The records of a text file, whose first line tells what stands between the columns."""
     with path.open(encoding="utf-8-sig", newline="") as file:
-        if path.suffix == ".jsonl":
+        if path.suffix.lower() == ".jsonl":
             lines = enumerate(file, start=1)
             return [jsonl.line(text, f"{path}: line {n}") for n, text in lines if text.strip()]
         header = file.readline()

@@ -32,11 +32,12 @@ def settings(folder: Path, **changes: Any) -> config.Data:
 
 def write(path: Path, rows: list[tuple[str, str]]) -> str:
     """The rows as a file of the format that the path's ending names."""
-    if path.suffix in (".csv", ".tsv"):
+    ending = path.suffix.lower()
+    if ending in (".csv", ".tsv"):
         with path.open("w", newline="", encoding="utf-8-sig") as file:  # as spreadsheets write it
-            writer = csv.writer(file, delimiter="," if path.suffix == ".csv" else "\t")
+            writer = csv.writer(file, delimiter="," if ending == ".csv" else "\t")
             writer.writerows([("text", "label"), *rows])
-    elif path.suffix == ".parquet":
+    elif ending == ".parquet":
         names = ["no", "yes"]
         table = {"text": [text for text, _ in rows], "label": [names.index(n) for _, n in rows]}
         notes = json.dumps({"info": {"features": {"text": {}, "label": {"names": names}}}})
@@ -78,7 +79,7 @@ def test_prepared_data_appear_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not data.prepared_path(cfg).exists(), "half written, and taken for whole"
 
 
-@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet", "JSONL", "PARQUET"])
 def test_file_is_divided(tmp_path: Path, ending: str) -> None:
     """Each row is in one split, with its label; quotes, commas and line breaks survive."""
     source = write(tmp_path / f"texts.{ending}", ROWS)
@@ -146,6 +147,15 @@ def test_folder_of_splits(tmp_path: Path) -> None:
     assert "; no text held out is 'yes'" in str(data.open_splits(cfg).shape)
 
 
+def test_file_that_holds_nothing_out(tmp_path: Path) -> None:
+    """No texts of the training take the place of those that are missing."""
+    (folder := tmp_path / "texts").mkdir()
+    write(folder / "train.csv", ROWS)
+    write(folder / "val.csv", [])
+    with pytest.raises(config.ConfigError, match="8 texts for training and 0 for validation"):
+        data.prepare(settings(tmp_path, source=str(folder), length=32, vocabulary=300))
+
+
 def test_folder_as_the_hub_has_it(tmp_path: Path) -> None:
     """All files of a split count, validation or not; those of the test split never."""
     folder = tmp_path / "texts"
@@ -200,7 +210,7 @@ def test_column_that_is_missing(tmp_path: Path) -> None:
         data.prepare(cfg)
 
 
-@pytest.mark.parametrize("name", ["val.csv", "valid.csv", "validation.csv", "dev.csv"])
+@pytest.mark.parametrize("name", ["val.csv", "valid.CSV", "validation.csv", "dev.csv"])
 def test_names_of_validation(name: str, tmp_path: Path) -> None:
     """A file under any of the usual names is held out."""
     (folder := tmp_path / "texts").mkdir()

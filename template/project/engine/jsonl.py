@@ -16,9 +16,9 @@ def line(text: str, place: str) -> Any:
 
 
 def loads(text: str, place: str) -> Any:
-    """As `json.loads`; raises ConfigError for half of a character, such as `\\ud83d` alone.
+    """As `json.loads`; raises ConfigError also for what no tokenizer takes.
 
-    So do lists within lists, thousands deep.
+    That is half of a character, such as `\\ud83d` alone, and lists in lists, thousands deep.
     """
     try:
         found = json.loads(text)

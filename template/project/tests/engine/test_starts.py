@@ -20,9 +20,7 @@ from engine.watch import lease, starts
 from support import common, processes
 
 SETTINGS = [*common.SMALL, "run.name=run", "train.max_steps=4", "checkpoint.every_steps=2"]
-
-
-# As the project has them: a holder touches its file several times while others look.
+# By the project's own times, which tests shorten: a holder touches its file while others look.
 OFTEN = 4 * lease.BEAT <= lease.LOOKS * lease.PAUSE
 
 
