@@ -95,9 +95,10 @@ def prepare(cfg: config.Data, folder: Path) -> None:
     chat = any(isinstance(record.content, list) for record in splits["train"])
     if tokenizer.eos_token_id is None and not (chat and ends_of_answers(tokenizer)):
         words += "; the tokenizer has no token that ends texts, so the model learns no end"
+    names = [hub.name_of(tokenizer), hub.name_of_values(*rows["train"], *rows["val"])]
+    names += [hub.name_of_network(weights)] if weights else []
     about = {"vocabulary": vocabulary, "weights": weights, "chat": chat, "words": words}
-    about["names"] = [hub.name_of(tokenizer), hub.name_of_values(*rows["train"], *rows["val"])]
-    about["names"] += [hub.name_of_network(weights)] if weights else []
+    about["names"] = names
     (folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
 
 
