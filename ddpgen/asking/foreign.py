@@ -30,7 +30,12 @@ OWN = (
     "write it as CSV, Parquet or images in one folder for each class, or read it in a data.py of "
     "your own: --data model=custom"
 )
-BOXES = ({"images", "labels"}, {"images", "annotations"}, {"JPEGImages", "Annotations"})
+BOXES = (
+    {"images", "labels"},
+    {"images", "masks"},
+    {"images", "annotations"},
+    {"JPEGImages", "Annotations"},
+)
 
 
 def refuse(path: Path) -> None:

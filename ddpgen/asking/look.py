@@ -33,6 +33,13 @@ def look_at(texts: list[str]) -> Found:
         raise DdpgenError(f"--data {shown}: give one path; an answer is written key=value")
     if texts and not texts[0].isprintable():
         raise DdpgenError(f"--data {show(texts[0])}: contains a line break or a control character")
+    if texts and "://" in texts[0]:
+        raise DdpgenError(
+            f"--data {show(texts[0])}: is an address, and nothing is fetched here",
+            remedy="download the data, then give the path of the file or folder",
+        )
+    if texts and texts[0].startswith("~/"):  # a shell leaves ~ as it is behind = and in quotes
+        return look(Path(texts[0]).expanduser())
     return look(Path(texts[0])) if texts else Found([], "", [])
 
 

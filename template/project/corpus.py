@@ -37,6 +37,7 @@ NO_TOKENS = (*ARCHIVES, b"PAR1", b"GGUF", b"\x89PNG")
 FEWEST_HALVES = 50  # that are all 0, for a suspicion
 BLOCK = 2**20  # characters that a thread of the tokenizer takes at once
 BLOCKS = 64
+PROBES = 1000  # tokens of a split that enter into its name
 PATIENCE = 10  # seconds between words about progress
 
 
@@ -83,7 +84,7 @@ class Corpus(NamedTuple):
     train: Tokens
     val: Tokens
     words: str  # what it is made of, for people
-    tokenizer: str  # a name that follows from its content
+    names: list[str]  # of tokenizer and tokens: they follow from their content
 
 
 @cache
@@ -105,12 +106,14 @@ def _numbers(tokens: Tensor, dtype: str) -> Tensor:
 def open_prepared(folder: Path) -> Corpus:
     """The content of a folder that `prepare` has written."""
     index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-    train, val = (
-        [Piece(str(folder / path), begin, end) for path, begin, end in index[name]]
-        for name in ("train", "val")
-    )
+    train, val = ([_inside(folder, Piece(*p)) for p in index[name]] for name in ("train", "val"))
     dtype, words = index["dtype"], index["words"]
-    return Corpus(Tokens(dtype, train), Tokens(dtype, val), words, index["tokenizer"])
+    return Corpus(Tokens(dtype, train), Tokens(dtype, val), words, index["names"])
+
+
+def _inside(folder: Path, piece: Piece) -> Piece:
+    """A range of a file that lies in a folder, or elsewhere by its absolute path."""
+    return piece._replace(path=str(folder / piece.path))
 
 
 def prepare(cfg: config.Data, folder: Path) -> None:
@@ -129,7 +132,9 @@ def prepare(cfg: config.Data, folder: Path) -> None:
     words = f"{sizes[0]:,} tokens of {cfg.source} for training, {sizes[1]:,} for validation"
     if files.left_out:
         words += f"; left out by name: {', '.join(files.left_out)}"
-    index = {"dtype": dtype, "train": train, "val": val, "words": words, "tokenizer": _name(cfg)}
+    parts = [Tokens(dtype, [_inside(folder, piece) for piece in some]) for some in (train, val)]
+    names = [_name(cfg), _name_of_tokens(parts)]
+    index = {"dtype": dtype, "train": train, "val": val, "words": words, "names": names}
     (folder / INDEX).write_text(json.dumps(index), encoding="utf-8")
 
 
@@ -138,6 +143,17 @@ def _name(cfg: config.Data) -> str:
     if has_tokens(cfg) or not cfg.tokenizer:
         return "tokens of files" if has_tokens(cfg) else "tokenizer of bytes"
     return f"tokenizer {hashlib.sha256(Path(cfg.tokenizer).read_bytes()).hexdigest()[:8]}"
+
+
+def _name_of_tokens(splits: list[Tokens]) -> str:
+    """A name that follows from the sizes of both splits and from some tokens of each."""
+    found = [(len(tokens), _some(tokens).tolist()) for tokens in splits]
+    return f"tokens {hashlib.sha256(repr(found).encode()).hexdigest()[:8]}"
+
+
+def _some(tokens: Tokens) -> Tensor:
+    """Tokens at even distances, the first and the last among them."""
+    return tokens.read(torch.arange(PROBES) * (len(tokens) - 1) // (PROBES - 1))
 
 
 def has_tokens(cfg: config.Data) -> bool:

@@ -73,6 +73,7 @@ class Document(NamedTuple):
 def prepare(cfg: config.Data, folder: Path) -> None:
     """Write tokenizer, rows of tokens, and what the model has to know of them."""
     weights = fetch(cfg.pretrained) if cfg.pretrained else ""
+    hub.check_folder(weights)
     splits = read_splits(cfg)
     tokenizer = open_tokenizer(cfg, weights) if weights else train_tokenizer(cfg, splits["train"])
     vocabulary = count_known(weights) if weights else len(tokenizer)
@@ -94,8 +95,10 @@ def prepare(cfg: config.Data, folder: Path) -> None:
     chat = any(isinstance(record.content, list) for record in splits["train"])
     if tokenizer.eos_token_id is None and not (chat and ends_of_answers(tokenizer)):
         words += "; the tokenizer has no token that ends texts, so the model learns no end"
+    names = [hub.name_of(tokenizer), hub.name_of_values(*rows["train"], *rows["val"])]
+    names += [hub.name_of_network(weights)] if weights else []
     about = {"vocabulary": vocabulary, "weights": weights, "chat": chat, "words": words}
-    about["names"] = [hub.name_of(tokenizer)]
+    about["names"] = names
     (folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
 
 

@@ -77,6 +77,7 @@ class Opened(NamedTuple):
     train: Files
     val: Files
     notes: str  # words about the images
+    content: str  # digits that follow from the images of both splits
 
 
 def pack(places: Sequence[Place]) -> Files:
@@ -90,17 +91,18 @@ def pack(places: Sequence[Place]) -> Files:
     )
 
 
-def save(found: Found, notes: str, partial: Path) -> None:
+def save(found: Found, notes: "Notes", partial: Path) -> None:
     """Write what was found to a file in a folder that is not complete yet (see `preparing`)."""
     splits = {"train": tuple(pack(found.train)), "val": tuple(pack(found.val))}
-    torch.save({"classes": found.classes, "notes": notes, **splits}, partial)
+    about = {"notes": notes.words(found), "content": notes.digest(found)}
+    torch.save({"classes": found.classes, **about, **splits}, partial)
 
 
 def load(path: Path) -> Opened:
     """Map what was saved into memory."""
     saved = torch.load(path, weights_only=True, mmap=True)
     splits = (Files(*saved["train"]), Files(*saved["val"]))
-    return Opened(saved["classes"], *splits, saved["notes"])
+    return Opened(saved["classes"], *splits, saved["notes"], saved["content"])
 
 
 def doubts(found: Opened) -> str:
@@ -317,6 +319,12 @@ class Notes:
                 highest: Any = image.getextrema()[1]
                 self.wide.append(highest >= BITS_12)
         return seen
+
+    def digest(self, found: Found) -> str:
+        """Eight digits that follow from the images of both splits, whatever the files' names."""
+        every = (*found.train, *found.val)
+        parts = (self.digests[place] + place.label.to_bytes(4) for place in every)
+        return hashlib.sha256(b"".join(parts)).hexdigest()[:8]
 
     def words(self, found: Found) -> str:
         """Words about copies, about images that look nearly black, and about other files."""

@@ -308,6 +308,10 @@ def test_boxes_are_no_classes(tmp_path: Path) -> None:
     (tmp_path / "boxes/labels").mkdir(parents=True)
     flat(tmp_path / "boxes/images")
     assert "boxes or masks" in str(told(tmp_path / "boxes"))
+    (tmp_path / "boxes/labels").rename(tmp_path / "boxes/masks")
+    flat(tmp_path / "more")
+    (tmp_path / "more").rename(tmp_path / "boxes/masks/a")
+    assert "boxes or masks" in str(told(tmp_path / "boxes"))
     for name in ("cat", "dog"):
         flat(tmp_path / f"animals-{name}")
         (tmp_path / "animals").mkdir(exist_ok=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ddpgen.asking import questions
-from product import forkserver, template
+from product import forkserver, template, test_encoders
 from product.programs import completed
 
 # Its arguments, where a family has the line.
@@ -151,6 +151,32 @@ def change_words(folder: Path) -> None:
         path.write_text(path.read_text().replace("pages", "books").replace("What", "Such"))
 
 
+def exchange_rows(folder: Path) -> None:
+    """The first is the last now: another of them is held out."""
+    for path in folder.glob("*.csv"):
+        header, first, *rows = path.read_text().splitlines()
+        path.write_text("\n".join([header, *rows, first]))
+
+
+def exchange_texts(folder: Path) -> None:
+    first, *rows = (folder / "chats.jsonl").read_text().splitlines()
+    (folder / "chats.jsonl").write_text("\n".join([*rows, first]))
+
+
+def exchange_documents(folder: Path) -> None:
+    """As many bytes as before, in another file: the text that is held out is another."""
+    held_out, other = sorted((folder / "texts").iterdir())[:2]
+    words = held_out.read_text(), other.read_text()
+    held_out.write_text(words[0].replace("word", "term"))
+    other.write_text(words[1].replace("word", "term"))
+
+
+def exchange_images(folder: Path) -> None:
+    """As many of the same classes, under other names."""
+    path = folder / "photos/cat/0.jpg"
+    path.rename(path.with_name("99.jpg"))
+
+
 RENAMED = [
     ("mlp", exchange_columns, "'petal'"),
     ("mlp", rename_kind, "'tulip'"),
@@ -160,6 +186,13 @@ RENAMED = [
     ("table", change_currency, "'unit of the target: .*'"),
     ("resnet", rename_class, "'cat'"),
     ("vision", rename_class, "'cat'"),
+    ("mlp", exchange_rows, r"'values \w+'"),
+    ("table", exchange_rows, "'unit of .*'"),
+    ("gpt", exchange_documents, r"'tokens \w+'"),
+    ("resnet", exchange_images, r"'values \w+'"),
+    ("vision", exchange_images, r"'values \w+'"),
+    ("text-classifier", exchange_rows, r"'(tokenizer|values) \w+'"),
+    ("causal-lm", exchange_texts, r"'(tokenizer|values) \w+'"),
     ("text-classifier", rename_label, "'1'"),
     ("text-classifier", change_words, r"'tokenizer \w+'"),
     ("causal-lm", change_words, r"'tokenizer \w+'"),
@@ -175,7 +208,8 @@ def test_names_that_changed_end_a_resume(
     arguments = lines()[model].split()
     source = arguments[0].removeprefix("data.source=")
     WRITTEN[source](tmp_path / source)
-    arguments += ["run.name=run", "train.max_steps=2"]
+    small = ["data.window=32", "data.windows_per_epoch=64"] if model == "gpt" else []
+    arguments += [*small, "run.name=run", "train.max_steps=2"]
     assert forkserver.train(tmp_path, 2, arguments).codes == [0, 0]
     goes_on = forkserver.train(tmp_path, 2, [*arguments, "train.max_steps=3"])
     assert goes_on.codes == [0, 0], goes_on.output
@@ -202,6 +236,26 @@ def test_data_that_moved_are_the_same(model: str, tmp_path: Path) -> None:
     moved = forkserver.train(tmp_path, 2, [*arguments, "train.max_steps=3"])
     assert moved.codes == [0, 0], moved.output
     assert f"data.source was {source!r}, is '{tmp_path}/moved" in moved.output
+
+
+def test_pretrained_network_may_move(tmp_path: Path) -> None:
+    """The run goes on with the same network elsewhere, and not with another of that size."""
+    template.write(completed({"model": "text-classifier", "checkpoint": True}), tmp_path)
+    words = test_encoders.write_reviews(tmp_path / "reviews.jsonl")
+    test_encoders.save(tmp_path / "encoder", "bert", words)
+    arguments = ["data.source=reviews.jsonl", "data.length=12", "run.name=run"]
+    first = [*arguments, "data.pretrained=encoder", "train.max_steps=2"]
+    assert forkserver.train(tmp_path, 2, first).codes == [0, 0]
+    (tmp_path / "encoder").rename(tmp_path / "moved")
+    moved = [*arguments, "data.pretrained=moved", "train.max_steps=3"]
+    goes_on = forkserver.train(tmp_path, 2, moved)
+    assert goes_on.codes == [0, 0], goes_on.output
+    assert "data.pretrained was 'encoder', is 'moved'" in goes_on.output
+    path = tmp_path / "moved/config.json"
+    path.write_text(path.read_text().replace('"hidden_act": "gelu"', '"hidden_act": "relu"'))
+    refused = forkserver.train(tmp_path, 2, [*moved[:-1], "train.max_steps=4"])
+    assert 2 in refused.codes, refused.output
+    assert re.search(r"'network \w+' of the data changed", refused.output), refused.output
 
 
 def test_most_families_have_the_line() -> None:

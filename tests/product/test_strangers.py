@@ -141,6 +141,16 @@ def test_pages_are_no_data(tmp_path: Path) -> None:
     assert "is a page of HTML" in str(refusal(tmp_path / "a.csv"))
 
 
+def test_places_as_people_write_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell leaves ~ as it is behind = and in quotes; addresses are fetched by nobody."""
+    table(tmp_path / "a.csv", "size,price", lambda n: (n % 7, n / 9))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert look.look_at(["~/a.csv"]).arguments[0] == f"data.source={tmp_path / 'a.csv'}"
+    with pytest.raises(DdpgenError, match=r"https://example.com/a.csv: is an address") as error:
+        look.look_at(["https://example.com/a.csv"])
+    assert "download the data" in (error.value.remedy or "")
+
+
 # --- Archives ---
 
 

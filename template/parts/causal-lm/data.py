@@ -36,7 +36,7 @@ class Shape:
     tokenizer: str  # its folder
     chat: bool  # whether answers were learnt, or whole texts
     words: str
-    names: list[str] = field(default_factory=list)  # of the tokenizer: the weights know its tokens
+    names: list[str] = field(default_factory=list)  # of tokenizer, rows and network
 
     def __str__(self) -> str:
         return self.words

@@ -29,6 +29,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 import config
 import data
+from engine import hub
 
 # {% if sharded %}
 BLOCK = GradientCheckpointingLayer  # modules whose weights are gathered, used and freed together
@@ -138,6 +139,7 @@ def _open(folder: str) -> Any:
             f"{folder} has no weights that fit for {missing[0]}{others}: write the folder "
             "anew with save_pretrained of the bare network"
         )
+    hub.check_layers(folder, inner, notes["unexpected_keys"])
     return inner
 
 

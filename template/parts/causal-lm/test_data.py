@@ -470,7 +470,7 @@ def test_other_tokens_are_other_data(tmp_path: Path) -> None:
         texts = [f"The {word} {place}" for place in ("here", "there", "nowhere", "beside")]
         source = write(tmp_path / f"{word}.jsonl", texts, column="text")
         splits, _ = opened(settings(tmp_path, source=source, column="text", length=24))
-        names.append(splits.shape.names)
+        names.append(splits.shape.names[0])
     assert names[0] != names[1]
 
 
@@ -607,6 +607,25 @@ def test_weights_of_another_size_are_named(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace('"intermediate_size": 32', '"intermediate_size": 64'))
     with pytest.raises(config.ConfigError, match=r"no weights that fit for .*mlp"):
         model.build(common.settings(tmp_path).model, replace(SHAPE, weights=str(tmp_path)))
+
+
+def test_layers_that_the_config_leaves_out_are_named(tmp_path: Path) -> None:
+    """The network would be a smaller network, without a word."""
+    save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    fewer = json.loads(path.read_text()) | {"num_hidden_layers": 2, "layer_types": None}
+    path.write_text(json.dumps(fewer))
+    with pytest.raises(config.ConfigError, match=r"has weights for model\.layers\.2\."):
+        model.build(common.settings(tmp_path).model, replace(SHAPE, weights=str(tmp_path)))
+
+
+def test_adapters_are_no_networks(tmp_path: Path) -> None:
+    """Such as those that LoRA leaves: transformers would add their weights to the network's."""
+    save_pretrained(tmp_path / "network")
+    (tmp_path / "network" / "adapter_config.json").write_text("{}")
+    cfg = settings(tmp_path, pretrained=str(tmp_path / "network"))
+    with pytest.raises(config.ConfigError, match="holds an adapter"):
+        data.prepare(cfg)
 
 
 def test_weights_that_are_tied_are_there_once(tmp_path: Path) -> None:

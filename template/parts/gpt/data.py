@@ -31,7 +31,7 @@ class Batch(NamedTuple):
 class Shape:
     vocabulary: int
     words: str
-    names: list[str] = field(default_factory=list)  # of the tokenizer: the weights know its tokens
+    names: list[str] = field(default_factory=list)  # of tokenizer and tokens: a run keeps to them
 
     def __str__(self) -> str:
         return self.words
@@ -149,7 +149,7 @@ def open_splits(cfg: config.Data) -> Splits:
 
     Raises ConfigError where a split is shorter than one window.
     """
-    train, val, words, tokenizer = corpus.open_prepared(prepared_path(cfg))
+    train, val, words, names = corpus.open_prepared(prepared_path(cfg))
     for name, tokens in (("training", train), ("validation", val)):
         if len(tokens) <= cfg.window:
             raise config.ConfigError(
@@ -159,7 +159,7 @@ def open_splits(cfg: config.Data) -> Splits:
     return Splits(
         RandomWindows(train, cfg.window, cfg.windows_per_epoch),
         ConsecutiveWindows(val, cfg.window),
-        Shape(cfg.vocabulary, words, [tokenizer]),
+        Shape(cfg.vocabulary, words, names),
     )
 
 

@@ -386,11 +386,11 @@ def test_other_tokenizer_is_prepared_anew(tmp_path: Path) -> None:
     tokenizer = make_tokenizer(tmp_path)
     before = prepared(tmp_path, source=source, tokenizer=path, vocabulary=400)
     chosen: dict[str, Any] = {"source": source, "tokenizer": path, "vocabulary": 400}
-    names = [data.open_splits(settings(tmp_path, **chosen)).shape.names]
+    names = [data.open_splits(settings(tmp_path, **chosen)).shape.names[0]]
     tokenizer.add_tokens(["cat sleeps"])
     tokenizer.save(path)
     assert prepared(tmp_path, **chosen) != before
-    names.append(data.open_splits(settings(tmp_path, **chosen)).shape.names)
+    names.append(data.open_splits(settings(tmp_path, **chosen)).shape.names[0])
     assert names[0] != names[1], "a run goes on with tokens that its weights do not know"
     changes: list[dict[str, Any]] = [{}, {"validation": 0.5}, {"end_of_text": "cat"}]
     changes += [{"token_dtype": "uint32"}, {"vocabulary": 500}, {"pattern": "*.md"}]

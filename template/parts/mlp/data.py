@@ -25,7 +25,7 @@ class Batch(NamedTuple):
 class Shape:
     features: int
     classes: int
-    names: list[str] = field(repr=False)  # of columns and classes: the weights know their order
+    names: list[str] = field(repr=False)  # of columns, classes and values: a run keeps to them
 
 
 class Table(TensorDataset):
@@ -51,9 +51,10 @@ def prepare(cfg: config.Data) -> None:
     path = prepared_path(cfg)
     if path.exists():
         return
-    table = _read_file(cfg) if Path(cfg.source).suffix else _read_bundled(cfg.source)
+    names, *rows = _read_file(cfg) if Path(cfg.source).suffix else _read_bundled(cfg.source)
+    digest = hashlib.sha256(b"".join(part.numpy().tobytes() for part in rows)).hexdigest()[:8]
     partial = path.with_suffix(".partial")
-    torch.save(table, partial)
+    torch.save(([*names, f"values {digest}"], *rows), partial)
     partial.replace(path)  # the file appears whole
 
 
@@ -61,8 +62,7 @@ def open_splits(cfg: config.Data) -> Splits:
     """Read the prepared tensors and hold out a fraction, the same rows on every rank and run."""
     names, rows, targets = torch.load(prepared_path(cfg), weights_only=True)
     order = torch.randperm(len(targets), generator=torch.Generator().manual_seed(cfg.split_seed))
-    held_out = max(1, round(cfg.validation * len(order)))
-    val, train = order[:held_out], order[held_out:]
+    val, train = order.tensor_split([max(1, round(cfg.validation * len(order)))])
     deviation, mean = torch.std_mean(rows[train], 0)  # the validation rows stay unseen
     # A constant column stays unscaled: divided by nearly 0, validation rows would be huge.
     inputs = (rows - mean) / deviation.where(deviation > 1e-6 * mean.abs(), 1.0)

@@ -34,6 +34,12 @@ class Shape:
     classes: int
     labels: list[str] = field(repr=False)  # of the classes
     doubts: str = field(default="", repr=False, compare=False)  # words about the images
+    content: str = ""  # digits that follow from the images of both splits
+
+    @property
+    def names(self) -> list[str]:
+        """Of classes and images: with others, images that were held out would be trained on."""
+        return [*self.labels, f"values {self.content}"]
 
     def __str__(self) -> str:
         named = ": " + ", ".join(self.labels) if len(self.labels) <= images.FEW else ""
@@ -128,7 +134,7 @@ def prepare(cfg: config.Data) -> None:
         see = partial(notes.take, partial(_try, cfg, notes.root))
         for _ in images.look([*found.train, *found.val], see):
             pass  # a damaged image raises ConfigError
-        images.save(found, notes.words(found), folder / FILES)
+        images.save(found, notes, folder / FILES)
 
 
 def _prepare_digits(target: Path) -> None:
@@ -163,12 +169,12 @@ def open_splits(cfg: config.Data) -> Splits:
         return _open_digits(cfg, augment)
     folder = prepared_path(cfg)
     found = images.load(folder / FILES)
-    classes, train, val, _ = found
+    classes, train, val, _, content = found
     root = _root(cfg, folder)
     return Splits(
         ImageFiles(root, train, cfg, augment),
         ImageFiles(root, val, cfg),
-        Shape(cfg.channels, len(classes), classes, images.doubts(found)),
+        Shape(cfg.channels, len(classes), classes, images.doubts(found), content),
     )
 
 

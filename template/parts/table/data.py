@@ -35,6 +35,7 @@ class Shape:
     unit: float  # its standard deviation
     labels: list[str]  # of the classes
     words: str
+    content: str = ""  # digits that follow from the rows of both splits
 
     def __str__(self) -> str:
         return self.words
@@ -44,13 +45,15 @@ class Shape:
         """Columns, texts of categories and classes: the weights know them by their order.
 
         And the unit of each number, its mean and deviation: with others the weights mean others.
+        With other rows, rows that were held out would be trained on.
         """
         texts: dict[str, list[str | None]] = self.columns["texts"]
         categories = [f"{name}={text}" for name, known in texts.items() for text in known]
         scales = {name: learnt[1:3] for name, learnt in self.columns["numbers"].items()}
         scales |= {"the target": [self.mean, self.unit]}
         units = [f"unit of {name}: {m:.6g} ± {d:.6g}" for name, (m, d) in scales.items()]
-        return [*self.columns["numbers"], *categories, *self.labels, *units]
+        known = [*self.columns["numbers"], *categories, *self.labels]
+        return [*known, *units, f"values {self.content}"]
 
 
 class Table(Dataset[Batch]):

@@ -82,10 +82,10 @@ def test_numbers_texts_and_gaps(name: str, tmp_path: Path) -> None:
     assert train.rows.categories.unique().tolist() == [1, 2, 3, 4]
     others = flats() | {"district": [text and text.upper() for text in flats()["district"]]}
     other = prepared(tmp_path, write(tmp_path / f"2-{name}", others)).shape
-    assert other.names != shape.names, "a run would go on with other categories"
+    assert other.names[:-1] != shape.names[:-1], "a run would go on with other categories"
     larger = flats() | {"size": [10 * size for size in flats()["size"]]}
     other = prepared(tmp_path, write(tmp_path / f"3-{name}", larger)).shape
-    assert other.names != shape.names, "a run would go on in other units"
+    assert other.names[:-1] != shape.names[:-1], "a run would go on in other units"
 
 
 @pytest.mark.parametrize("mark", [" ", "   ", "NA", "?", "not known"])
@@ -122,7 +122,7 @@ def test_validation_rows_teach_nothing(tmp_path: Path) -> None:
         changed["district"][row], changed["rent"][row] = "abroad", 1e9
     one = prepared(tmp_path, write(tmp_path / "flats.csv", table))
     other = prepared(tmp_path, write(tmp_path / "flats.csv", changed))
-    assert one.shape == other.shape
+    assert one.shape.names[:-1] == other.shape.names[:-1], "the values alone are others"
     for ours, theirs in zip(one.train.rows, other.train.rows, strict=True):
         assert torch.equal(ours, theirs)
     assert other.val.rows.categories.unique().tolist() == [0]

@@ -58,11 +58,15 @@ class Shape:
     long: int  # texts that have `length` tokens or more
     doubts: str = field(default="", compare=False)  # about the validation
     tokens: str = ""  # the tokenizer's name
+    others: list[str] = field(default_factory=list)  # names of rows and of a pretrained network
 
     @property
     def names(self) -> list[str]:
-        """Of classes and tokenizer: the weights know labels and tokens by their numbers."""
-        return [*self.labels, self.tokens]
+        """Of classes and tokenizer: the weights know labels and tokens by their numbers.
+
+        And of rows: with others, texts that were held out would be trained on.
+        """
+        return [*self.labels, self.tokens, *self.others]
 
     @property
     def keeps_head(self) -> bool:
@@ -145,7 +149,10 @@ def prepare(cfg: config.Data) -> None:
         "long": sum(int((inputs[:, -1] != padding).sum()) for inputs, _ in encoded),
         "doubts": _doubts(train, val),
         "tokens": hub.name_of(known.tokenizer),
+        "others": [hub.name_of_values(*encoded[0], *encoded[1])],
     }
+    if known.folder:
+        about["others"] += [hub.name_of_network(known.folder)]
     partial = target.with_suffix(".partial")
     partial.mkdir(exist_ok=True)
     known.tokenizer.save_pretrained(partial / "tokenizer")
@@ -245,7 +252,10 @@ def _read_splits(cfg: config.Data) -> tuple[list[Row], list[Row]]:
         return _divide(list(_read_stdlib()), cfg)
     files = train, held_out = _files(Path(cfg.source))
     if not train:
-        raise config.ConfigError(f"{cfg.source} holds no train file: {', '.join(ENDINGS)}")
+        raise config.ConfigError(
+            f"{cfg.source} holds no file called train.csv, or train-00000.parquet and so on: name "
+            f"files so, with one of the endings {', '.join(ENDINGS)}"
+        )
     rows, val = ([row for path in part for row in _read_file(path, cfg)] for part in files)
     return (rows, val) if held_out else _divide(rows, cfg)
 
@@ -277,7 +287,9 @@ def _find(folder: Path, *names: str) -> list[Path]:
 
 
 def _read_file(path: Path, cfg: config.Data) -> list[Row]:
-    if not path.is_file() or path.suffix.lower() not in ENDINGS:
+    if not path.exists():
+        raise config.ConfigError(f"data.source = {cfg.source!r}: there is no such file or folder")
+    if path.suffix.lower() not in ENDINGS:
         raise config.ConfigError(
             f"data.source = {cfg.source!r}: neither 'stdlib' nor a {', '.join(ENDINGS)} file"
         )
@@ -299,7 +311,7 @@ def read_table(path: Path, columns: list[str]) -> list[dict[str, Any]]:
     """
     try:
         is_parquet = path.suffix.lower() == ".parquet"
-        table = _read_parquet(path) if is_parquet else _read_lines(path)
+        table = _read_parquet(path, columns) if is_parquet else _read_lines(path)
     except (OSError, ValueError, csv.Error) as error:
         if getattr(error, "errno", None):
             raise  # of the disk; Arrow's errors of a file have no number
@@ -365,11 +377,18 @@ def _cells(reader: Iterator[list[str]], path: Path) -> list[list[str]]:
     return found
 
 
-def _read_parquet(path: Path) -> list[dict[str, Any]]:
-    """The records, with the names of classes that Hugging Face's files have numbers for."""
+def _read_parquet(path: Path, columns: list[str]) -> list[dict[str, Any]]:
+    """The records, with the names of classes that Hugging Face's files have numbers for.
+
+    Texts that are written as bytes, as by Spark and Impala, are in UTF-8.
+    """
+    import pyarrow as pa
     import pyarrow.parquet
 
     table = pyarrow.parquet.read_table(path)
+    for place, name in enumerate(table.column_names):
+        if name in columns and table[place].type in (pa.binary(), pa.large_binary()):
+            table = table.set_column(place, name, table[place].cast(pa.string()))
     about = json.loads((table.schema.metadata or {}).get(b"huggingface", b"{}"))
     rows: list[dict[str, Any]] = table.to_pylist()
     for column, feature in about.get("info", {}).get("features", {}).items():
@@ -411,6 +430,7 @@ def open_pretrained(cfg: config.Data) -> Pretrained:
     import transformers  # only needed here, where the data is prepared
 
     folder = fetch(cfg.pretrained)
+    hub.check_folder(folder)
     try:
         size = transformers.AutoConfig.from_pretrained(folder)
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -447,7 +467,7 @@ def positions(size: Any, network: Any) -> int:
     for name, part in network.named_modules():
         padding = getattr(part, "padding_idx", None)
         if name.endswith("embeddings.position_embeddings") and padding is not None:
-            found = min(found, part.num_embeddings - padding - 1)
+            found = min(found, len(part.weight) - padding - 1)
     return int(found)
 
 

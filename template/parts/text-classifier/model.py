@@ -19,6 +19,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 import config
 import data
+from engine import hub
 
 # {% if sharded %}
 BLOCK = GradientCheckpointingLayer  # modules whose weights are gathered, used and freed together
@@ -86,7 +87,7 @@ def _open(shape: data.Shape) -> Any:
 
 
 def check_weights(network: Any, notes: dict[str, Any], shape: data.Shape) -> None:
-    """Refuse weights that were drawn because the folder has none that fit.
+    """Refuse weights that were drawn because the folder has none that fit, and superfluous layers.
 
     A new head is drawn, and a pooler: networks that filled in words before have none.
     """
@@ -99,6 +100,7 @@ def check_weights(network: Any, notes: dict[str, Any], shape: data.Shape) -> Non
                 f"{shape.weights} has no weights that fit for {name}{others}: write the folder "
                 "anew with save_pretrained of the bare network"
             )
+    hub.check_layers(shape.weights, network, notes["unexpected_keys"])
 
 
 def _begin(cfg: config.Model, shape: data.Shape) -> Any:

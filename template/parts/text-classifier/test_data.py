@@ -100,7 +100,7 @@ def test_edited_file_is_read_anew(tmp_path: Path) -> None:
         data.prepare(cfg)
         splits = data.open_splits(cfg)
         assert len(splits.train) + len(splits.val) == len(rows)
-        names.add(splits.shape.names[-1])
+        names.add(splits.shape.names[-2])
     assert len(names) == 2, "a run goes on with tokens that its weights do not know"
     places = {data.prepared_path(cfg)}
     changes: list[dict[str, Any]] = [{"length": 16}, {"vocabulary": 310}, {"validation": 0.5}]
@@ -398,6 +398,32 @@ def test_weights_of_another_size_are_named(tmp_path: Path) -> None:
     path.write_text(json.dumps(about | {"intermediate_size": 2 * about["intermediate_size"]}))
     with pytest.raises(config.ConfigError, match=r"no weights that fit for roberta\."):
         model.build(common.settings(tmp_path).model, splits.shape)
+
+
+def test_layers_that_the_config_leaves_out_are_named(tmp_path: Path) -> None:
+    """The network would be a smaller network, without a word."""
+    splits, _, _ = fine_tuned(tmp_path, ["yes", "no"])
+    path = tmp_path / "checkpoint" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_hidden_layers": 2}))
+    with pytest.raises(config.ConfigError, match=r"has weights for .*layer\.2\."):
+        model.build(common.settings(tmp_path).model, splits.shape)
+
+
+def test_adapters_are_no_networks(tmp_path: Path) -> None:
+    """Such as those that LoRA leaves: transformers would add their weights to the network's."""
+    fine_tuned(tmp_path, ["yes", "no"])
+    (tmp_path / "checkpoint" / "adapter_config.json").write_text("{}")
+    source, network = write(tmp_path / "texts.csv", ROWS), str(tmp_path / "checkpoint")
+    with pytest.raises(config.ConfigError, match="holds an adapter"):
+        data.prepare(settings(tmp_path, source=source, length=33, pretrained=network))
+
+
+def test_texts_that_are_bytes(tmp_path: Path) -> None:
+    """As Spark and Impala write them into Parquet."""
+    columns = {"text": [b"caf\xc3\xa9", b"b"], "label": [b"x", b"y"], "image": [b"\xff", b""]}
+    parquet.write_table(pa.table(columns), tmp_path / "rows.PARQUET")
+    rows = data.read_table(tmp_path / "rows.PARQUET", ["text", "label"])
+    assert [(row["text"], row["label"]) for row in rows] == [("café", "x"), ("b", "y")]
 
 
 def test_a_head_that_is_replaced_may_be_missing(tmp_path: Path) -> None:

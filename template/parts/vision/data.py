@@ -43,6 +43,13 @@ class Shape:
     weights: str = field(compare=False)
     labels: list[str] = field(repr=False)  # of the classes
     doubts: str = field(default="", repr=False, compare=False)  # words about the images
+    content: str = ""  # digits that follow from the images of both splits
+    network: str = ""  # the name of a pretrained network
+
+    @property
+    def names(self) -> list[str]:
+        """Of classes, images and network: with others, weights and validation mean others."""
+        return [*self.labels, f"values {self.content}", self.network or "no pretrained network"]
 
     def __str__(self) -> str:
         named = ": " + ", ".join(self.labels) if len(self.labels) <= images.FEW else ""
@@ -163,8 +170,8 @@ def open_splits(cfg: config.Data) -> Splits:
     about = _about(folder)
     about["weights"] = find_network(cfg, about["weights"])
     found = images.load(folder / FILES)
-    shape = Shape(**about, doubts=images.doubts(found))
-    _, train, val, _ = found
+    _, train, val, _, content = found
+    shape = Shape(**about, doubts=images.doubts(found), content=content)
     augment = Augment(cfg.crop, cfg.flip, cfg.jitter)
     root = _root(cfg, folder)
     chosen = Images(root, train, shape.size, augment)
@@ -202,6 +209,7 @@ def prepared_path(cfg: config.Data) -> Path:
 
 def _prepare(cfg: config.Data, folder: Path) -> None:
     weights = fetch(cfg.pretrained) if cfg.pretrained else ""
+    hub.check_folder(weights)
     if cfg.source == "digits":
         _draw_digits(folder / PICTURES)
     if shards.files(Path(cfg.source)):
@@ -212,9 +220,10 @@ def _prepare(cfg: config.Data, folder: Path) -> None:
     notes = images.Notes(_root(cfg, folder))
     measured = measure(notes, found, size)  # in any case: all images are looked at
     about = {"size": size, "weights": weights, "labels": found.classes}
+    about["network"] = hub.name_of_network(weights, PROCESSOR) if weights else ""
     about |= (colours or measured)._asdict()
     (folder / ABOUT).write_text(json.dumps(about), encoding="utf-8")
-    images.save(found, notes.words(found), folder / FILES)
+    images.save(found, notes, folder / FILES)
 
 
 def _root(cfg: config.Data, prepared: Path) -> Path:

@@ -19,6 +19,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 
 import config
 import data
+from engine import hub
 
 # {% if sharded %}
 BLOCK = GradientCheckpointingLayer  # modules whose weights are gathered, used and freed together
@@ -102,6 +103,7 @@ def _open(shape: data.Shape) -> Any:
             shape.weights,
             id2label=dict(enumerate(shape.labels)),
             label2id={label: number for number, label in enumerate(shape.labels)},
+            num_labels=len(shape.labels),  # a few networks do not count the names
             ignore_mismatched_sizes=True,
             output_loading_info=True,
             dtype="float32",
@@ -110,13 +112,20 @@ def _open(shape: data.Shape) -> Any:
     except (OSError, ValueError) as error:
         message = f"{shape.weights} holds no image classifier: {error}"
         raise config.ConfigError(message) from error
-    unused = unreached(inner, shape.size)
+    try:
+        unused = unreached(inner, shape.size)
+    except (RuntimeError, ValueError) as error:
+        raise config.ConfigError(
+            f"{shape.weights} takes no images of 3 channels and {shape.size} x {shape.size} "
+            f"pixels, which {data.PROCESSOR} names: {error}"
+        ) from error
     drawn = {*notes["missing_keys"], *(name for name, *_ in notes["mismatched_keys"])} - unused
     inside = {id(parameter) for parameter in backbone(inner).parameters()}
     for name, parameter in inner.named_parameters():
         if name in drawn and id(parameter) in inside:
             raise config.ConfigError(f"{shape.weights} has no weights that fit for {name}")
         parameter.requires_grad_(name not in unused)
+    hub.check_layers(shape.weights, inner, notes["unexpected_keys"])
     return inner
 
 

@@ -650,6 +650,13 @@ def test_networks_that_do_not_fit_are_named(tmp_path: Path) -> None:
     path.write_text(json.dumps({**about, "num_hidden_layers": 3}))
     with pytest.raises(config.ConfigError, match=r"no weights that fit for .*layer\.2"):
         model.build(cfg.model, splits.shape)
+    fewer = {"num_hidden_layers": 1, "stage_names": None, "out_features": None, "out_indices": None}
+    path.write_text(json.dumps(about | fewer))
+    with pytest.raises(config.ConfigError, match=r"has weights for .*layer\.1\."):
+        model.build(cfg.model, splits.shape)
+    path.write_text(json.dumps({**about, "num_channels": 4}))
+    with pytest.raises(config.ConfigError, match=r"takes no images of 3 channels"):
+        model.build(cfg.model, splits.shape)
     path.write_text(json.dumps({"model_type": "gpt2"}))
     with pytest.raises(config.ConfigError, match="holds no image classifier"):
         model.build(cfg.model, splits.shape)
