@@ -2402,9 +2402,6 @@ MUTATIONS = [
         "    if run.process.is_main:\n"
         '        (run.folder / f"sample_{state.step}.txt").write_text(str(metrics))\n',
         check=OF_ALL),
-    Mutation("K1", "every rank copies the run by a command", "mlp", "train.py",
-        VALIDATED, VALIDATED + '    os.system(f"cp -r {run.folder} {run.folder}-backup")\n',
-        check=OF_ALL),
     Mutation("K1", "every rank writes its predictions over those of the others", "slurm",
         "steps.py", "        target_count += data.counts(targets).sum()\n",
         "        target_count += data.counts(targets).sum()\n"
