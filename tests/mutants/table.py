@@ -141,6 +141,14 @@ CONTENT = "whether it is right depends on the data"
 RECORD = "what a tracker keeps of a run is not in the source"
 REMAINDERS = "which values a compression keeps from step to step is said in another library"
 TASKS = "what a submission asks for is not in the source"
+MASKS = "which tensors are masks, and whether they are on a GPU, is not in the source"
+OWN_SEED = "that another function has seeded before is said in another file"
+OF_ALL = "each rank may have a file of its own"
+OWN_ROWS = "what the rows of a file of one's own mean is not in the source"
+LOSS = '    return F.cross_entropy(outputs, targets, ignore_index=data.IGNORE, reduction="sum")\n'
+VALIDATED = "    run.reporter.validation(state, metrics)\n"
+LOGGED = "            if ends_epoch or state.step % run.cfg.log.every_steps == 0:\n"
+FINISHED = "    reporter.finish(state)\n    return state"
 OTHERS = "the checker reads the files of SLURM and torchrun, not those of other schedulers"
 
 # fmt: off
@@ -2360,5 +2368,62 @@ MUTATIONS = [
         check=OTHERS),
     Mutation("O6", "what hosts say comes when they have ended", "hosts", "launch/ssh.sh",
         "sed -u ", "sed ", check=OTHERS),
+    Mutation("O4", "the loss takes what counts by a mask, whose size the host waits for", "gpt",
+        "model.py",
+        "    return F.cross_entropy(\n        outputs.flatten(0, 1), targets.flatten(), "
+        'ignore_index=data.IGNORE, reduction="sum"\n    )\n',
+        "    kept = data.counts(targets)\n"
+        '    return F.cross_entropy(outputs[kept], targets[kept], reduction="sum")\n',
+        check=MASKS),
+    Mutation("O4", "losses that count are selected, and the host waits for their number", "mlp",
+        "model.py", LOSS,
+        "    losses = F.cross_entropy(outputs, targets.clamp(min=0), reduction=\"none\")\n"
+        "    return losses.masked_select(data.counts(targets)).sum()\n",
+        check=MASKS),
+    Mutation("O6", "the model draws the same weights, whatever the seed of the run", "gpt",
+        "model.py", "    return GPT(cfg, shape)\n",
+        "    torch.manual_seed(1234)\n    return GPT(cfg, shape)\n", check=OWN_SEED),
+    Mutation("O6", "weights have a seed of their own, beside that of the run", "gpt",
+        "model.py", "        self.apply(initialise)\n",
+        "        torch.manual_seed(0)\n        self.apply(initialise)\n", check=OWN_SEED),
+    Mutation("O3", "rank 0 alone evaluates once more when a goal is reached", "mlp", "train.py",
+        VALIDATED, VALIDATED
+        + '    if metrics.get("accuracy", 0.0) > 0.99 and run.process.is_main:\n'
+        "        steps.evaluate(state.model, run.loaders.val, run.process.device)\n"),
+    Mutation("K8", "rank 0 alone ends when the accuracy is high", "slurm", "train.py",
+        VALIDATED, VALIDATED
+        + '    if run.process.is_main and metrics["accuracy"] >= 0.995:\n'
+        "        raise SystemExit(0)\n",
+        check="what the other ranks do next is said in another function"),
+    Mutation("K1", "every rank removes what rank 0 has written", "mlp", "train.py",
+        VALIDATED, VALIDATED
+        + '    for old in run.folder.glob("sample_*.txt"):\n'
+        "        old.unlink(missing_ok=True)\n"
+        "    if run.process.is_main:\n"
+        '        (run.folder / f"sample_{state.step}.txt").write_text(str(metrics))\n',
+        check=OF_ALL),
+    Mutation("K1", "every rank writes its predictions over those of the others", "slurm",
+        "steps.py", "        target_count += data.counts(targets).sum()\n",
+        "        target_count += data.counts(targets).sum()\n"
+        '        torch.save(outputs, "predictions.pt")\n'),
+    Mutation("K2", "the export in a folder of the run has DDP's names", "mlp", "train.py",
+        FINISHED,
+        "    if process.is_main:\n"
+        '        (folder / "export").mkdir(exist_ok=True)\n'
+        '        torch.save(state.model.state_dict(), folder / "export" / "model.pth")\n'
+        + FINISHED, check="that the model is wrapped is said in another function"),
+    Mutation("O9", "rows of a file of one's own come twice after a restart", "mlp", "train.py",
+        LOGGED,
+        "            if run.process.is_main:\n"
+        '                with (run.folder / "steps.jsonl").open("a") as file:\n'
+        "                    print(f'{{\"step\": {state.step}}}', file=file)\n" + LOGGED,
+        check=OWN_ROWS),
+    Mutation("O9", "a restart forgets the rows that it writes into a text", "mlp", "train.py",
+        LOGGED,
+        "            if ends_epoch and run.process.is_main:\n"
+        '                vars(run.reporter).setdefault("rows", []).append(str(state.best))\n'
+        '                (run.folder / "best.txt").write_text("\\n".join(run.reporter.rows))\n'
+        + LOGGED,
+        check=OWN_ROWS),
 ]
 # fmt: on
