@@ -2231,7 +2231,7 @@ MUTATIONS = [
     Mutation("L1", "a job without a number of cores has one of each node", "slurm",
         "launch/slurm_direct.sbatch", "${SLURM_JOB_CPUS_PER_NODE%%[!0-9]*}", "1", check=TASKS),
     Mutation("L1", "a job of several parts trains in the first", "slurm", "launch/slurm.sbatch",
-        "if [[ ${SLURM_HET_SIZE:-} ]]; then", "if false; then", check=TASKS),
+        "[[ ! ${SLURM_HET_SIZE:-} ]] ||", "true ||", check=TASKS),
     Mutation("L1", "an allocation without GPUs trains with no rank", "slurm",
         "launch/slurm.sbatch", "((NPROC > 0)) ||", "((NPROC >= 0)) ||", check=TASKS),
     Mutation("L1", "srun is asked for tasks without a core", "slurm", "launch/slurm_direct.sbatch",
