@@ -242,7 +242,7 @@ def test_sourcing_the_environment_interprets_nothing(
 ) -> None:
     folder = project(clusters=["slurm"], nodes=2, network="ethernet", interface="eth0")
     with (folder / "launch" / "nccl.env").open("a") as file:
-        file.write(f"FI_PROVIDER=a b $(touch {tmp_path}/made) 'c'\n")
+        file.write(f"FI_PROVIDER=a b $(touch {tmp_path}/made) 'c'\r\n")  # as by Windows
     script = '. launch/env.sh; network_env; echo "$NCCL_SOCKET_IFNAME|$NCCL_DEBUG|$FI_PROVIDER"'
     done = subprocess.run(
         ["bash", "-euc", script],

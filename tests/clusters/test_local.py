@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -104,6 +105,33 @@ def test_busy_gpus_are_noted(
     assert launch.returncode == 0, output
     assert f"--nproc-per-node={ranks} " in output
     assert re.findall(r"note: GPU (\d) is busy", output) == [*busy]
+
+
+# What starts two ranks of this machine; the first in a pod of a job of two, too.
+STARTS = (
+    ["env", "PET_NNODES=2", "launch/local.sh"],
+    [sys.executable, "train.py", "--processes=2"],
+)
+
+
+@pytest.mark.parametrize("command", STARTS, ids=["launch file", "Python"])
+def test_ranks_meet_where_the_machine_does_not_know_its_name(
+    command: list[str], folder: Path, environment: dict[str, str]
+) -> None:
+    """As on laptops, and in containers: torchrun would tell ranks to look for that name."""
+    network.skip_without(["unshare"])
+    nameless = 'hostname nowhere.example && exec "$@"'
+    launch = subprocess.run(
+        ["unshare", "--uts", "bash", "-c", nameless, "-", *command, *ONE_STEP, "run.name=nameless"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert launch.returncode == 0, launch.stderr
+    assert world_of(folder, "nameless") == 2
 
 
 def test_a_world_of_another_size_is_refused(folder: Path, environment: dict[str, str]) -> None:

@@ -3,6 +3,7 @@
 load_env() {
     local line
     while IFS= read -r line || [[ $line ]]; do
+        line=${line%$'\r'} # of an editor on Windows
         if [[ $line == [A-Z]*=* && ! -v ${line%%=*} ]]; then
             export "${line?}"
         fi

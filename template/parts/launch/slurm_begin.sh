@@ -4,18 +4,18 @@ told=0 child=""
 trap 'told=1; kill -USR1 "$child" 2>/dev/null || true' USR1 INT
 
 # {% endif %}
-if [[ ! -f train.py || ! ${SLURM_JOB_ID:-} ]]; then
-    echo "train.py is not in $PWD, or this is no job: submit from the project's folder, sbatch {{ launch_folder }}/..." >&2
-    exit 2
-fi
+[[ -f train.py && ${SLURM_JOB_ID:-} ]] ||
+    { echo "train.py is not in $PWD, or this is no job: submit from the project's folder, sbatch {{ launch_folder }}/..." >&2 && exit 2; }
+[[ ! ${SLURM_HET_SIZE:-} ]] || { echo "this job has $SLURM_HET_SIZE parts, and only the first would train: submit without ' : '" >&2 && exit 2; }
 
 # What the submission has left out, or brought along from another allocation, decides nothing here.
 export SLURM_EXPORT_ENV=ALL
 unset SLURM_GPUS SLURM_GPUS_PER_TASK SLURM_GPU_BIND SLURM_CPU_BIND SLURM_CPUS_PER_GPU SLURM_NTASKS_PER_GPU NODE_RANK
 # A step has the cores that it is told, and without a number of its own all memory of the job.
 unset SLURM_TRES_PER_TASK SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE
-# Where the submission asked for a task per rank, a node has one task all the same, with the cores of all.
-SLURM_CPUS_PER_TASK=$((SLURM_CPUS_PER_TASK * ${SLURM_NTASKS_PER_NODE:-1})) SLURM_NTASKS_PER_NODE=1
+# A node has one task, with the cores of all where there was to be a task per rank, or with those of the job on a node.
+cores=$((${SLURM_CPUS_PER_TASK:-0} * ${SLURM_NTASKS_PER_NODE:-1}))
+SLURM_CPUS_PER_TASK=$((cores > 0 ? cores : ${SLURM_JOB_CPUS_PER_NODE%%[!0-9]*})) SLURM_NTASKS_PER_NODE=1
 unset SLURM_NTASKS SLURM_NPROCS SLURM_DISTRIBUTION
 
 # {% if modules %}
@@ -37,7 +37,13 @@ read -ra program <<<"${PROGRAM:-train.py}"
 job=slurm-${SLURM_CLUSTER_NAME:+$SLURM_CLUSTER_NAME-}$SLURM_JOB_ID
 # The allocation is what was granted, whatever the lines above say.
 export NNODES=$SLURM_JOB_NUM_NODES
-export NPROC={{ processes_per_node if not gpus_per_node else "$SLURM_GPUS_ON_NODE" if gpu_request == "gres" else "${SLURM_GPUS_PER_NODE##*:}" }}
+# {% if gpus_per_node %}
+NPROC={{ "${SLURM_GPUS_ON_NODE:-${SLURM_GPUS_PER_NODE:-}}" if gpu_request == "gres" else "${SLURM_GPUS_PER_NODE:-${SLURM_GPUS_ON_NODE:-}}" }}
+export NPROC=${NPROC##*:}
+((NPROC > 0)) || { echo "SLURM tells of no GPUs of this job: ask for --gpus-per-node" >&2 && exit 2; }
+# {% else %}
+export NPROC={{ processes_per_node }}
+# {% endif %}
 read -r HEAD < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
 export HEAD
 # Two jobs on one node must not share a port; below 32768, where the kernel takes its own.
