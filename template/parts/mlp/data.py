@@ -98,19 +98,18 @@ def _read_file(cfg: config.Data) -> tuple[list[str], Tensor, Tensor]:
     path = Path(cfg.source)
     if not path.is_file():
         raise config.ConfigError(f"data.source = {cfg.source!r}: there is no such file")
-    read = parquet.read_table if path.suffix.lower() == ".parquet" else csv.read_csv
     try:
-        table = read(path)
-        names = table.column_names
+        file = parquet.read_table(path) if path.suffix.lower() == ".parquet" else csv.read_csv(path)
+        names = file.column_names
     except (OSError, ValueError) as error:  # Arrow's are such, too
         raise config.ConfigError(f"{path} cannot be read: {error}") from error
     if len({*names}) < len(names):
         raise config.ConfigError(f"{path}: two columns have the same name: {', '.join(names)}")
     if cfg.target not in names:
         raise config.ConfigError(f"data.target = {cfg.target!r}: choose of {names}")
-    classes, targets = _number_classes(cfg, table[cfg.target].to_pylist())
+    classes, targets = _number_classes(cfg, file[cfg.target].to_pylist())
     names.remove(cfg.target)
-    cells = [_numbers(path, name, table[name].to_pylist()) for name in names]
+    cells = [_numbers(path, name, file[name].to_pylist()) for name in names]
     return names + classes, torch.tensor(cells, dtype=torch.float32).T.contiguous(), targets
 
 
