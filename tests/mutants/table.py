@@ -1249,7 +1249,7 @@ MUTATIONS = [
     Mutation("L3", "ranks are killed on one machine", "mlp", "launch/local.sh",
         'kill -TERM "${ranks[@]:-$child}"', 'kill -KILL "${ranks[@]:-$child}"', check=OTHERS),
     Mutation("L3", "Ctrl-C does not reach the ranks on one machine", "mlp", "launch/local.sh",
-        "' INT TERM HUP\n", "' TERM HUP\n", check=OTHERS),
+        "|| true\n' INT TERM HUP\n", "|| true\n' TERM HUP\n", check=OTHERS),
     Mutation("L3", "ranks have 30 seconds on one machine", "mlp", "launch/local.sh",
         "export TORCH_ELASTIC_SHUTDOWN_TIMEOUT=300\n", "", check=OTHERS),
     Mutation("L3", "the signal of the scheduler is not handled", "slurm", "engine/checkpoint.py",
