@@ -9,6 +9,12 @@ from ddpgen.checking.registry import WARNING, Hit, rule
 STARTS = r"\b(torchrun|torch\.distributed\.(run|launch)|python3?)\b"
 
 
+# Signs that starts are counted; a comparison of cores, GPUs or nodes is none.
+_COUNTS = (
+    r"SLURM_RESTART_COUNT|\swc\s|\s-(ge|gt|le|lt)\s|(?<!\$)\(\((?![^)]*(PROC|GPU|CPU|NODE|SECONDS))"
+)
+
+
 def is_batch(script: Script) -> bool:
     return bool(script.directives)
 
@@ -187,7 +193,7 @@ def holds_allocation(script: Script) -> Iterator[Hit]:
     reads="script",
 )
 def requeued_for_ever(script: Script) -> Iterator[Hit]:
-    limited = re.search(r"SLURM_RESTART_COUNT|\swc\s|\s-(ge|gt|le|lt)\s|(?<!\$)\(\(", script.code)
+    limited = re.search(_COUNTS, script.code)
     before = ""
     for line, text in script.commands:
         asks = re.search(r"\bscontrol\s+requeue\b", text)
