@@ -126,6 +126,10 @@ SHOWN = {
 }
 ENGINE, TOOLS = "template/project/tests/engine", "template/project/tests/tools"
 ELSEWHERE = {
+    "`a rank has ended": (
+        f"{ENGINE}/test_launch.py.jinja",
+        "test_rank_that_hangs_is_ended_when_another_has_failed",
+    ),
     "`local rank 1 needs GPU 1": (
         f"{ENGINE}/test_devices.py.jinja",
         "test_wrong_surroundings_are_named",
