@@ -1796,6 +1796,18 @@ squares = [weight.grad.to_local().pow(2).sum() for weight in model.parameters()]
 total = torch.stack(squares).sum()
 dist.all_reduce(total)
 """,
+    "another network on all ranks but one": """\
+model = DDP(build(), device_ids=[local_rank])
+if dist.get_rank() == 0:
+    network = model
+else:
+    network = model.module
+for inputs, targets in loader:
+    inputs, targets = inputs.to(device), targets.to(device)
+    F.cross_entropy(network(inputs), targets).backward()  # <-- G1
+    optimizer.step()
+    optimizer.zero_grad()
+""",
     "what is restored by names of arguments": """\
 torch.manual_seed(0)
 found = {"epoch": 0, "best": 0.0}

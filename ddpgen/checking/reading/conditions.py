@@ -53,6 +53,7 @@ def without_ddp(module: Module, node: ast.AST) -> bool:
     """Whether a condition lets a node run only where there is no DDP: `if world_size == 1`."""
     for test, outcome in conditions(module, node):
         one = matches(test, r"^not |== ?-?1$|<= ?1$|< ?2$|is None$")
-        if matches(test, WITHOUT_DDP) and outcome == one:
+        of_a_rank = matches(test, r"rank\w*(\(\))? (==|!=|>) 0$")  # one rank of several
+        if matches(test, WITHOUT_DDP) and outcome == one and not of_a_rank:
             return True
     return False
