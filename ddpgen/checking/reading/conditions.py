@@ -8,17 +8,18 @@ from ddpgen.checking.reading.programs import Module, once
 
 # Branches for runs without DDP.
 WITHOUT_DDP = r"dist|ddp|world|rank|parallel|multi|gpus|launcher"
+Outcome = tuple[ast.expr, bool]  # a test, and whether the test holds
 # A check that raises keeps nobody away who is in order.
 _LEAVES = (ast.Return, ast.Continue, ast.Break)
 
 
 @once
-def conditions(module: Module, node: ast.AST) -> tuple[tuple[ast.expr, bool], ...]:
+def conditions(module: Module, node: ast.AST) -> tuple[Outcome, ...]:
     """What must hold where a node runs, up to its function: tests, and their outcomes."""
     return tuple(_conditions(module, node))
 
 
-def _conditions(module: Module, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
+def _conditions(module: Module, node: ast.AST) -> Iterator[Outcome]:
     child = node
     for above in module.above(node):
         if (
@@ -57,3 +58,14 @@ def without_ddp(module: Module, node: ast.AST) -> bool:
         if matches(test, WITHOUT_DDP) and outcome == one and not of_a_rank:
             return True
     return False
+
+
+def parts(test: ast.expr, outcome: bool) -> Iterator[Outcome]:
+    """The conditions that must all hold where a test has this outcome."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from parts(test.operand, not outcome)
+    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) == outcome:
+        for value in test.values:
+            yield from parts(value, outcome)
+    else:
+        yield test, outcome

@@ -2,10 +2,9 @@
 
 import ast
 import re
-from collections.abc import Iterator
 
 from ddpgen.checking.reading.callers import uses
-from ddpgen.checking.reading.conditions import conditions
+from ddpgen.checking.reading.conditions import conditions, parts
 from ddpgen.checking.reading.expressions import constant, matches, operands, source
 from ddpgen.checking.reading.given import parameter
 from ddpgen.checking.reading.guards import SOME_RANK
@@ -20,7 +19,6 @@ _NAMED_LOCAL = re.compile(r"(\w+\.)*_?local_?rank(_id)?", re.IGNORECASE)
 _LOCAL_MAIN = re.compile(r"[\w.]*is_local_(main|master)\w*(\(\))?", re.IGNORECASE)
 _OF_A_NODE = r"local|per_node|device_count|n?gpus\b"
 _ONE_NODE = r"MASTER_ADDR\W{1,8}(localhost|127\.)|tcp://(localhost|127\.)|file://"
-Outcome = tuple[ast.expr, bool]
 
 
 def is_local_rank(module: Module, node: ast.expr) -> bool:
@@ -67,7 +65,7 @@ def local_zero_guard(module: Module, node: ast.AST, depth: int = 2) -> bool:
 
     Where a function asks nothing about ranks, all who call it have to.
     """
-    tests = [part for outcome in conditions(module, node) for part in _parts(*outcome)]
+    tests = [part for outcome in conditions(module, node) for part in parts(*outcome)]
     local = [part for part in tests if _is_local_zero(module, *part)]
     if any(re.search(SOME_RANK, source(t)) for t, o in tests if (t, o) not in local):
         return False
@@ -76,17 +74,6 @@ def local_zero_guard(module: Module, node: ast.AST, depth: int = 2) -> bool:
         return bool(local)
     found = list(uses(module, function))
     return bool(found) and all(local_zero_guard(m, use, depth - 1) for m, use in found)
-
-
-def _parts(test: ast.expr, outcome: bool) -> Iterator[Outcome]:
-    """The conditions that must all hold where a test has this outcome."""
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        yield from _parts(test.operand, not outcome)
-    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) == outcome:
-        for value in test.values:
-            yield from _parts(value, outcome)
-    else:
-        yield test, outcome
 
 
 def _is_local_zero(module: Module, test: ast.expr, outcome: bool, depth: int = 2) -> bool:
@@ -101,5 +88,5 @@ def _is_local_zero(module: Module, test: ast.expr, outcome: bool, depth: int = 2
         return True
     found = stands_for(module, test) if depth else ()
     computed = [(m, value) for m, value in found if not isinstance(value, ast.Constant)]
-    parts = [(m, part) for m, value in computed for part in _parts(value, outcome)]
-    return bool(parts) and all(_is_local_zero(m, *part, depth - 1) for m, part in parts)
+    required = [(m, part) for m, value in computed for part in parts(value, outcome)]
+    return bool(required) and all(_is_local_zero(m, *part, depth - 1) for m, part in required)

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from ddpgen.checking.reading.conditions import conditions
+from ddpgen.checking.reading.conditions import Outcome, conditions, parts
 from ddpgen.checking.reading.expressions import constant, matches, method_name, source, stored_in
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import binding
@@ -54,9 +54,6 @@ def last_one_is_quiet(module: Module) -> Iterator[ast.AST]:
             yield node
 
 
-Outcome = tuple[ast.expr, bool]
-
-
 def _quiet(module: Module) -> Iterator[tuple[ast.AST, ast.For | ast.While, list[Outcome]]]:
     """Where a loop over micro-batches is quiet: the place, the loop, and the conditions for it."""
     for node in module.nodes:
@@ -91,16 +88,12 @@ def _is_no_sync(node: ast.expr) -> bool:
 
 def parts_of(module: Module, test: ast.expr, outcome: bool, depth: int = 3) -> Iterator[Outcome]:
     """What must hold where a condition has this outcome, names followed."""
-    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        yield from parts_of(module, test.operand, not outcome, depth)
-    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) == outcome:
-        yield from (
-            part for value in test.values for part in parts_of(module, value, outcome, depth)
-        )
-    elif isinstance(test, ast.Name) and depth and (found := binding(module, test)):
-        yield from parts_of(module, found.value, outcome, depth - 1)
-    else:
-        yield test, outcome
+    for part, holds in parts(test, outcome):
+        found = binding(module, part) if isinstance(part, ast.Name) and depth else None
+        if found:
+            yield from parts_of(module, found.value, holds, depth - 1)
+        else:
+            yield part, holds
 
 
 def _changes(test: ast.expr, loop: ast.For | ast.While) -> bool:
