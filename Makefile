@@ -30,8 +30,9 @@ PYTEST := $(BIN)/python -m pytest -rs --summary --numprocesses=$(WORKERS)
 # What one edit breaks most often; prompts, updates and the wheel take longer. One worker per core: each
 # has torch to import.
 QUICK := $(addprefix tests/,product/test_programs.py product/test_equality.py product/test_files.py \
-    $(addprefix generator/test_,answers.py cli.py detect.py questions.py render.py sites.py))
-SLOW := test_types or sigkill or parallel or signal or agrees or put_together or compiling_once or hanging_and
+    $(addprefix generator/test_,answers.py cli.py detect.py questions.py render.py))
+SLOW := test_types or sigkill or parallel or signal or agrees or put_together or compiling_once or hanging_and \
+    or closed or hides or comes_to
 TEMPLATE := $(shell find ddpgen template -type f -not -path '*/__pycache__/*')
 
 .PHONY: help
