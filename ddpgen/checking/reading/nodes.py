@@ -18,6 +18,7 @@ _LOCAL = re.compile(
 _NAMED_LOCAL = re.compile(r"(\w+\.)*_?local_?rank(_id)?", re.IGNORECASE)
 _LOCAL_MAIN = re.compile(r"[\w.]*is_local_(main|master)\w*(\(\))?", re.IGNORECASE)
 _OF_A_NODE = r"local|per_node|device_count|n?gpus\b"
+_TIMES_NODES = r"\w*(nodes|machines) \*|\* [\w.]*(nodes|machines)\b"
 _ONE_NODE = r"MASTER_ADDR\W{1,8}(localhost|127\.)|tcp://(localhost|127\.)|file://"
 
 
@@ -56,8 +57,8 @@ def on_one_node(module: Module) -> bool:
 
 
 def of_a_node(node: ast.expr | None) -> bool:
-    """Whether a number is that of a node's ranks, not that of all."""
-    return matches(node, _OF_A_NODE)
+    """Whether a number is that of a node's ranks, not that of all: nodes * gpus_per_node."""
+    return matches(node, _OF_A_NODE) and not matches(node, _TIMES_NODES)
 
 
 def local_zero_guard(module: Module, node: ast.AST, depth: int = 2) -> bool:

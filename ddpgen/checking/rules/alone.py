@@ -5,7 +5,15 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.agreements import agreed, shares
-from ddpgen.checking.reading.expressions import Function, matches
+from ddpgen.checking.reading.expressions import (
+    Function,
+    first_name,
+    matches,
+    names_in,
+    receiver,
+    source,
+    stored_in,
+)
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.seeds import LIBRARIES, commonly_seeded
 from ddpgen.checking.reading.values import binding, is_ddp
@@ -17,6 +25,8 @@ _LOSS = re.compile(
     r"(float\()?(\w+_)?loss(es)?(_(value|val|item))?(\[.*\])?(\.(item|detach|mean)\(\)|\.data)*\)?"
 )
 _MEMORY = r"out of memory|OutOfMemory"
+_BATCHES = r"load(er)?s?\b|batches|data(set)?\b"
+_VALUES = r"(^|\.)(all|any|amax|amin|count_nonzero|max|mean|min|nonzero|numel|sum)$"
 _LEAVES = (ast.Break, ast.Continue, ast.Return)
 
 
@@ -97,6 +107,33 @@ def decided_by_own_draw(module: Module) -> Iterator[ast.AST]:
             if draws and library in LIBRARIES:
                 if not call.keywords and not commonly_seeded(module, LIBRARIES[library]):
                     yield node
+
+
+@rule(
+    "G10",
+    "this rank's own samples decide whether it trains here, and where ranks differ the others wait",
+    "train on all ranks: count nothing where there is nothing, as in loss * 0",
+)
+def decided_by_own_samples(module: Module) -> Iterator[ast.AST]:
+    for node in _deciding(module):
+        loop = module.loop(node)
+        if isinstance(loop, ast.For) and matches(loop.iter, _BATCHES):
+            names = stored_in(loop.target)
+            parts = (n for n in module.below(loop) if isinstance(n, ast.Assign))
+            names |= {n for part in parts if names_in(part.value) & names for n in stored_in(part)}
+            if any(_asks_for_values(module, part, names) for part in ast.walk(node.test)):
+                yield node
+
+
+def _asks_for_values(module: Module, node: ast.AST, names: set[str]) -> bool:
+    """Whether an expression depends on what samples hold: `batch is None`, `labels.sum()`."""
+    if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is | ast.IsNot):
+        return source(node.left) in names
+    if not isinstance(node, ast.Call):
+        return False
+    of_torch = module.name(node.func).startswith("torch.") and node.args
+    tensor = node.args[0] if of_torch else receiver(node)
+    return first_name(tensor) in names and matches(node.func, _VALUES)
 
 
 def _deciding(module: Module) -> Iterator[ast.If]:

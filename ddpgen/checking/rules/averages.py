@@ -4,6 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.expressions import (
+    first_name,
     keyword,
     matches,
     method_name,
@@ -11,6 +12,7 @@ from ddpgen.checking.reading.expressions import (
     operands,
     receiver,
     source,
+    stored_in,
 )
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import binding, mentions
@@ -33,6 +35,39 @@ def mean_of_means(module: Module) -> Iterator[ast.AST]:
         if found and any(_of_batches(module, call, name) for name in _averaged(found.value)):
             if not mentions(module, call, r"\bMAX\b|\bMIN\b"):
                 yield call
+
+
+@rule(
+    "O2",
+    "a running sum is reduced in every turn: what ranks added before is added once more by each",
+    "reduce once, behind the loop, or reduce what one turn adds",
+)
+def running_sum(module: Module) -> Iterator[ast.AST]:
+    for call in module.called("torch.distributed.all_reduce"):
+        loop, value = module.loop(call), keyword(call, "tensor", 0)
+        op = keyword(call, "op", 1)
+        if (
+            loop is None
+            or not isinstance(value, ast.Name)
+            or not (op is None or matches(op, "SUM"))
+        ):
+            continue
+        inside = list(module.below(loop))
+        grows = [
+            n
+            for n in inside
+            if isinstance(n, ast.AugAssign) and first_name(_whole(n.target)) == value.id
+        ]
+        anew = any(isinstance(n, ast.Assign) and value.id in stored_in(n) for n in inside)
+        emptied = any(
+            source(receiver(c)) == value.id for c in module.methods("zero_", "fill_", below=loop)
+        )
+        if any(isinstance(n.op, ast.Add) for n in grows) and not anew and not emptied:
+            yield call
+
+
+def _whole(node: ast.expr) -> ast.expr:
+    return node.value if isinstance(node, ast.Subscript) else node
 
 
 @rule(

@@ -126,6 +126,19 @@ def padding_counted(module: Module) -> Iterator[ast.AST]:
 
 @rule(
     "S8",
+    "drop_last leaves the samples of each rank's last batch out of the metric",
+    "leave drop_last out where a metric is computed, and reduce sums and counts",
+)
+def last_batch_dropped(module: Module) -> Iterator[ast.AST]:
+    for call in module.called(LOADER):
+        dropped = keyword(call, "drop_last")
+        evaluates = matches(keyword(call, "dataset", 0), EVALUATION)
+        if evaluates and constant(dropped) is True and dropped is not None:
+            yield dropped
+
+
+@rule(
+    "S8",
     "the evaluation ends behind its first batch: the metric says nothing of the other samples",
     "let the loop go on to its end, or give the loader the samples that are meant",
 )

@@ -76,7 +76,7 @@ def no_teardown(module: Module) -> Iterator[ast.AST]:
 )
 def no_timeout(module: Module) -> Iterator[ast.AST]:
     for call in inits(module):
-        if keyword(call, "timeout") is None and not unpacks(call):
+        if keyword(call, "timeout", 2) is None and not unpacks(call):
             yield call
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from ddpgen.checking.reading.expressions import (
     constant,
     entries,
-    matches,
     method_name,
     source,
     strings,
 )
 from ddpgen.checking.reading.programs import Module, once
+from ddpgen.checking.reading.values import bindings
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.resume import named_by_place, places, snapshots
 
@@ -64,11 +64,12 @@ def epoch_repeated(module: Module) -> Iterator[ast.AST]:
     epochs = {key: source(value) for key, value in pairs if key.lower().startswith("epoch")}
     if not epochs or set(epochs.values()) != {"epoch"}:
         return
-    for node, target in module.assignments(ast.expr):
-        begins = re.compile(rf"range\({re.escape(source(target))},")
-        if matches(target, r"start|first|begin") or module.program.says(begins):
-            if isinstance(node.value, ast.Subscript) and constant(node.value.slice) in epochs:
-                yield node
+    for (_, start), found in bindings(module).items():
+        begins = re.compile(rf"range\({re.escape(start)},")
+        if re.search("start|first|begin", start) or module.program.says(begins):
+            for each in found:
+                if isinstance(each.value, ast.Subscript) and constant(each.value.slice) in epochs:
+                    yield each.statement
 
 
 @once

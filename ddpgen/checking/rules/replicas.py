@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ddpgen.checking.reading.agreements import agreed
 from ddpgen.checking.reading.callers import uses
+from ddpgen.checking.reading.conditions import conditions
 from ddpgen.checking.reading.expressions import (
     constant,
     keyword,
@@ -17,7 +18,7 @@ from ddpgen.checking.reading.expressions import (
 from ddpgen.checking.reading.guards import zero_guard
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.seeds import commonly_seeded, seeded_by_rank
-from ddpgen.checking.reading.values import DDP, follows, is_ddp
+from ddpgen.checking.reading.values import DDP, bindings, follows, is_ddp
 from ddpgen.checking.reading.windows import SCHEDULER
 from ddpgen.checking.registry import ERROR, WARNING, rule
 from ddpgen.checking.rules.gradients import parameter_of_ddp, part_of_ddp
@@ -77,11 +78,23 @@ def weights_not_sent(module: Module) -> Iterator[ast.AST]:
 
 def _on_rank_zero(module: Module, node: ast.AST) -> bool:
     """Whether rank 0 alone comes to a place, by its condition or by those around each call."""
-    if zero_guard(module, node) is not None:
+    if zero_guard(module, node) is not None or _set_on_rank_zero(module, node):
         return True
     function = module.function(node)
     found = list(uses(module, function)) if function else []
     return bool(found) and all(zero_guard(other, use) is not None for other, use in found)
+
+
+def _set_on_rank_zero(module: Module, node: ast.AST) -> bool:
+    """Whether a condition is about a name that rank 0 alone gives another value than a literal."""
+    for test, outcome in conditions(module, node):
+        for name in module.below(test) if outcome else ():
+            found = bindings(module).get((module.scope(node), source(name)), [])
+            earlier = [b for b in found if b.line < test.lineno]
+            chosen = [b for b in earlier if not isinstance(b.value, ast.Constant)]
+            if chosen and all(zero_guard(module, b.statement) is not None for b in chosen):
+                return True
+    return False
 
 
 @rule(

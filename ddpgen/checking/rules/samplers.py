@@ -18,6 +18,7 @@ from ddpgen.checking.reading.guards import guarded
 from ddpgen.checking.reading.nodes import is_local_rank, of_a_node, on_one_node
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import mentions, stands_for
+from ddpgen.checking.reading.windows import updates
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.data import EVALUATION, LOADER, SAMPLER
 
@@ -63,8 +64,12 @@ def share_by_local_rank(module: Module) -> Iterator[ast.AST]:
     "leave num_replicas and rank out, or pass the world size",
 )
 def shares_of_a_node(module: Module) -> Iterator[ast.AST]:
+    groups = [call for _, call in module.program.called("init_process_group")]
+    worlds = {source(world) for call in groups if (world := keyword(call, "world_size", 3))}
     for call in module.called(SAMPLER) if not on_one_node(module) else ():
         rank, ranks = keyword(call, "rank", 2), keyword(call, "num_replicas", 1)
+        if ranks is not None and source(ranks) in worlds:
+            continue
         if rank is not None and ranks is not None and _of_a_node(module, ranks):
             # Where nodes have data of their own, nobody asks for the global rank.
             asked = module.program.calls("get_rank") or module.program.says(_ASKS_RANK)
@@ -83,7 +88,8 @@ def _of_a_node(module: Module, count: ast.expr | None) -> bool:
     "call sampler.set_epoch(epoch) at the start of each epoch",
 )
 def no_set_epoch(module: Module) -> Iterator[ast.AST]:
-    if module.program.calls("set_epoch"):
+    told = [receiver(call) for _, call in module.program.names.get("set_epoch", [])]
+    if any(not matches(sampler, EVALUATION) for sampler in told):
         return
     for call in module.called(SAMPLER):
         shuffle = keyword(call, "shuffle", 3)
@@ -130,6 +136,21 @@ def epoch_set_too_late(module: Module) -> Iterator[ast.AST]:
         once = loop and not any(isinstance(n, ast.Break) for n in module.below(loop))
         if isinstance(loop, ast.For) and once and matches(loop.iter, r"load(er)?\b"):
             if any(module.loop(b) is loop for b in module.methods("backward", below=loop)):
+                yield call
+
+
+@rule(
+    "S2",
+    "this comes behind the epoch's training: the first two epochs have one order",
+    "call sampler.set_epoch(epoch) before the loop over the loader begins",
+)
+def epoch_set_behind(module: Module) -> Iterator[ast.AST]:
+    for call in module.methods("set_epoch"):
+        loop = module.loop(call)
+        if isinstance(loop, ast.For) and call.args and source(call.args[0]) == source(loop.target):
+            before = [c for c in module.calls_below(loop) if c.lineno < call.lineno]
+            again = any(source(c.func) == source(call.func) for c in before)
+            if not again and any(updates(module, c, 2) for c in before):
                 yield call
 
 

@@ -20,6 +20,7 @@ _GLOBAL_SEEDS = (
     "numpy.random.seed",
     "random.seed",
 )
+_DRAWS_FROM_TORCH = r"transforms\.(v2\.)?(Random|ColorJitter|TrivialAugment|AutoAugment)"
 _AUGMENTS = (
     r"Random(Resized|Horizontal|Vertical|Crop|Rotation|Affine|Erasing|Augment|Apply|Choice)\w*\(|"
     r"AutoAugment|ColorJitter|TrivialAugment|albumentations|Dropout\("
@@ -148,10 +149,15 @@ def seed_without_rank(module: Module) -> Iterator[ast.AST]:
         and _reaches_ranks(m, call)
         and not re.search("(?<!default_)generator", source(call.func))
     ]
-    if any(mentions(m, call.args[0], r"rank|seed_offset|worker") for m, call in seeds):
+    own = [(m, c) for m, c in seeds if mentions(m, c.args[0], r"rank|seed_offset|worker")]
+    if own and (any(map(_of_torch, own)) or not program.says(_DRAWS_FROM_TORCH)):
         return
-    torch_seeds = [c for m, c in seeds if m is module and m.name(c.func).startswith("torch")]
+    torch_seeds = [c for m, c in seeds if m is module and _of_torch((m, c))]
     yield from (c for c in torch_seeds if _trains(module, c))
+
+
+def _of_torch(seed: tuple[Module, ast.Call]) -> bool:
+    return seed[0].name(seed[1].func).startswith("torch")
 
 
 def _reaches_ranks(module: Module, call: ast.Call, depth: int = 3) -> bool:

@@ -58,7 +58,7 @@ def _is_dataclass(node: ast.AST) -> bool:
 def timeout_without_effect(module: Module) -> Iterator[ast.AST]:
     if any(_fields(other, _GROUP_TIMEOUT) for other in module.program.modules):
         for call in module.called("init_process_group"):
-            given = keyword(call, "timeout")
+            given = keyword(call, "timeout", 2)
             if given is not None and not mentions(module, given, "timeout"):
                 yield given
 

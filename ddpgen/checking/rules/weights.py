@@ -1,4 +1,4 @@
-"""F1, G9, O2: weights that the optimizer does not know, that are too coarse, or rank 0's alone."""
+"""F1, G9, O2: weights that the optimizer does not know or change, too coarse, or rank 0's alone."""
 
 import ast
 import re
@@ -8,7 +8,8 @@ from ddpgen.checking.reading.expressions import matches, receiver, source
 from ddpgen.checking.reading.guards import zero_guard
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import DDP, follows
-from ddpgen.checking.registry import rule
+from ddpgen.checking.registry import ERROR, rule
+from ddpgen.checking.rules.precision import scalers
 
 # Copies in float32, which the optimizer updates.
 _MASTERS = r"master|FP16_Optimizer|fp16_optimizer|apex|fp32_(params|copy)"
@@ -85,3 +86,20 @@ def _used_by_all(module: Module, call: ast.Call, average: str) -> bool:
     uses = any(named.fullmatch(source(node)) for node in given)
     evaluates = matches(call.func, r"eval|valid|test") or named.fullmatch(source(call.func))
     return uses and bool(evaluates) and zero_guard(module, call) is None
+
+
+@rule(
+    "G9",
+    "the scaler never makes the step: infinite gradients reach the weights, or scaled ones do",
+    "call scaler.step(optimizer) in place of optimizer.step()",
+    severity=ERROR,
+)
+def step_without_scaler(module: Module) -> Iterator[ast.AST]:
+    program = module.program
+    steps = [call for _, call in program.names.get("step", [])]
+    by_scaler = any(matches(call, r"scaler") for call in steps)
+    if by_scaler or program.says("NativeScaler|loss_scaler") or not any(scalers(module)):
+        return
+    for call in module.methods("step"):
+        if matches(receiver(call), r"opt(im(izer)?)?$"):
+            yield call
