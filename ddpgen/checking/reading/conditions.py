@@ -69,3 +69,10 @@ def parts(test: ast.expr, outcome: bool) -> Iterator[Outcome]:
             yield from parts(value, outcome)
     else:
         yield test, outcome
+
+
+def alternatives(test: ast.expr) -> list[ast.expr]:
+    """The conditions of which one is enough."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
+        return [part for value in test.values for part in alternatives(value)]
+    return [test]

@@ -12,14 +12,12 @@ from ddpgen.checking.reading.expressions import (
     receiver,
     source,
 )
-from ddpgen.checking.reading.guards import contexts
 from ddpgen.checking.reading.programs import Module
-from ddpgen.checking.reading.values import DDP, binding, is_ddp, mentions
+from ddpgen.checking.reading.values import DDP, mentions
 from ddpgen.checking.reading.windows import backwards, updates
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.data import SAMPLER
 from ddpgen.checking.rules.gradients import parameter_of_ddp
-from ddpgen.checking.rules.growth import LETS_GO
 
 _WRAPS = (DDP, "FullyShardedDataParallel", "fully_shard", "DataParallel", "replicate")
 # Other ways to bring gradients or weights together, or to share the model itself out.
@@ -145,43 +143,3 @@ def _divisor(node: ast.Assign | ast.AugAssign) -> ast.expr | None:
         return node.value if isinstance(node.op, ast.Div) else None
     total, count = operands(node.value, ast.Div) or (None, None)
     return count if total is not None and source(total) == source(node.targets[0]) else None
-
-
-@rule(
-    "G1",
-    "gradients do not flow through all_gather: this loss has those of this rank's own part alone",
-    "put this rank's tensor back at its place: parts[rank] = own; or use torch.distributed.nn",
-)
-def gathered_without_gradients(module: Module) -> Iterator[ast.AST]:
-    for call in module.called("all_gather", "all_gather_into_tensor"):
-        if len(call.args) < 2 or not isinstance(call.args[0], ast.Name):
-            continue
-        parts, own = call.args[0].id, call.args[1]
-        around = module.loop(call) or module.scope(call)
-        silent = any(matches(c, "no_grad|inference_mode") for c in contexts(module, call))
-        if silent or _put_back(module, parts, around) or not _of_the_model(module, own):
-            continue
-        later = (c for c in module.methods("backward", below=around) if c.lineno > call.lineno)
-        if any(mentions(module, receiver(c), rf"\b{parts}\b", 4) for c in later):
-            yield call
-
-
-def _put_back(module: Module, parts: str, around: ast.AST) -> bool:
-    """Whether a part of a list is replaced."""
-    targets = (
-        target for n in module.below(around) if isinstance(n, ast.Assign) for target in n.targets
-    )
-    return any(isinstance(t, ast.Subscript) and source(t.value) == parts for t in targets)
-
-
-def _of_the_model(module: Module, node: ast.expr) -> bool:
-    """Whether a tensor comes out of the wrapped model, with its graph."""
-    if matches(node, LETS_GO):
-        return False
-    for part in ast.walk(node):
-        if isinstance(part, ast.Call) and is_ddp(module, part.func):
-            return True
-        if isinstance(part, ast.Name) and (found := binding(module, part)):
-            if found.value is not node and _of_the_model(module, found.value):
-                return True
-    return False

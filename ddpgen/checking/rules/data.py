@@ -109,6 +109,18 @@ def uneven_parts(module: Module) -> Iterator[ast.AST]:
 
 
 @rule(
+    "S7",
+    "ranks have batches of different sizes: those with fewer batches leave the others waiting",
+    "give all ranks the same batch size",
+)
+def batch_by_rank(module: Module) -> Iterator[ast.AST]:
+    for call in module.called(LOADER):
+        size = keyword(call, "batch_size", 1)
+        if size is not None and re.search(r"(?<!world_)(?<!per_)\brank\b|get_rank\(", source(size)):
+            yield size
+
+
+@rule(
     "S8",
     "DistributedSampler repeats samples to fill up, and the metric counts them twice",
     "leave the repeated ones out of the sums, or shard without padding and reduce sums and counts",

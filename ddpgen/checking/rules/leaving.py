@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.agreements import agreed
-from ddpgen.checking.reading.conditions import conditions
+from ddpgen.checking.reading.conditions import alternatives, conditions
 from ddpgen.checking.reading.expressions import Function, constant, matches
 from ddpgen.checking.reading.guards import is_zero, zero_guard
 from ddpgen.checking.reading.programs import Module
@@ -32,12 +32,16 @@ def left_by_own_clock(module: Module) -> Iterator[ast.AST]:
                 continue
         else:
             continue
-        tests = list(_parts(node.test))
-        if loop is None or not any(follows(module, test, _is_clock) for test in tests):
+        tests = [test for test in alternatives(node.test) if _reads_clock(module, test)]
+        if loop is None or not tests:
             continue
         trains = any(goes_backward(module, call) for call in module.calls_below(loop))
-        if trains and not agreed(module, node.test):
+        if trains and not all(agreed(module, test) for test in tests):
             yield node
+
+
+def _reads_clock(module: Module, test: ast.expr) -> bool:
+    return any(follows(module, part, _is_clock) for part in _parts(test))
 
 
 @rule(

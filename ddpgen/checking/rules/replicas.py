@@ -18,7 +18,7 @@ from ddpgen.checking.reading.expressions import (
 from ddpgen.checking.reading.guards import zero_guard
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.seeds import commonly_seeded, seeded_by_rank
-from ddpgen.checking.reading.values import DDP, bindings, follows, is_ddp
+from ddpgen.checking.reading.values import DDP, bindings, follows
 from ddpgen.checking.reading.windows import SCHEDULER
 from ddpgen.checking.registry import ERROR, WARNING, rule
 from ddpgen.checking.rules.gradients import parameter_of_ddp, part_of_ddp
@@ -44,7 +44,7 @@ def loaded_on_one_rank(module: Module) -> Iterator[ast.AST]:
         model = receiver(call)
         if isinstance(model, ast.Attribute) and model.attr == "module":
             model = model.value
-        if is_ddp(module, model) and _on_rank_zero(module, call):
+        if part_of_ddp(module, model) and _on_rank_zero(module, call):
             yield call
 
 
@@ -158,7 +158,10 @@ def _is_weight(module: Module, node: ast.expr) -> bool:
         node = node.value
     if isinstance(node, ast.Name):  # of a loop over model.parameters()
         return parameter_of_ddp(module, node) and not part_of_ddp(module, node)
-    return matches(node, r"\.(weight|bias)$") and part_of_ddp(module, node)
+    if not isinstance(node, ast.Attribute) or not part_of_ddp(module, node):
+        return False
+    made = rf"self\.{node.attr} = ([\w.]+\.)?Parameter\("
+    return node.attr in ("weight", "bias") or module.program.says(made)
 
 
 @rule(

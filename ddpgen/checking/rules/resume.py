@@ -14,7 +14,6 @@ from ddpgen.checking.reading.expressions import (
     receiver,
     source,
 )
-from ddpgen.checking.reading.guards import guarded
 from ddpgen.checking.reading.programs import Module, once
 from ddpgen.checking.reading.values import follows, mentions
 from ddpgen.checking.registry import WARNING, rule
@@ -159,25 +158,6 @@ def named_by_place(module: Module, node: ast.AST) -> bool:
         for call, path in saves(module)
         if module.scope(call) is module.scope(node)
     )
-
-
-@rule(
-    "K4",
-    "one rank's random state is restored on every rank: they all draw the same numbers",
-    "gather the state of each rank, or derive seeds from (step, rank)",
-)
-def shared_random_state(module: Module) -> Iterator[ast.AST]:
-    modules = [m for m in module.program.modules if "get_rng_state" in m.text]
-    names = [name for m in modules for _, name in m.calls]
-    saves = module.program.called("torch.save")
-    if not modules or any("gather" in name or "scatter" in name for name in names):
-        return
-    if any(mentions(m, path, "rank") for m, c in saves for path in c.args[1:2]):
-        return
-    for call, name in module.calls:
-        if name.endswith("set_rng_state") and call.args and not matches(call.args[0], "rank"):
-            if not guarded(module, call):
-                yield call
 
 
 @rule(

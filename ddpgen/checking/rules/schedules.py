@@ -141,3 +141,40 @@ def steps_of_one_process(module: Module) -> Iterator[ast.AST]:
         if any(backwards(module, loop)) and mentions(module, length, rf"len\(({names})\)"):
             if not mentions(module, length, r"world|gpus|replicas|processes"):
                 yield call
+
+
+@rule(
+    "G8",
+    "nothing steps this schedule: the learning rate stays what the schedule begins with",
+    "call scheduler.step() after optimizer.step()",
+)
+def never_stepped(module: Module) -> Iterator[ast.AST]:
+    trains = module.program.calls("backward")
+    for node, target in module.assignments(ast.Name) if trains else ():
+        made = node.value
+        if not isinstance(made, ast.Call) or ".lr_scheduler." not in module.name(made.func):
+            continue
+        reads = [n for n in module.reads(target.id, module.scope(node)) if n is not target]
+        states = ("state_dict", "load_state_dict", "get_last_lr")
+        about = [module.parents[n] for n in reads]
+        if about and all(isinstance(a, ast.Attribute) and a.attr in states for a in about):
+            yield node
+
+
+@rule(
+    "G8",
+    "each rank makes all of these steps: a length multiplied or divided by the ranks is another",
+    "count the steps that the loop makes",
+)
+def length_by_ranks(module: Module) -> Iterator[ast.AST]:
+    for _, loop, length in _advanced(module):
+        loops = [loop, *(n for n in module.above(loop) if isinstance(n, ast.For | ast.While))]
+        bounds = [source(n.test if isinstance(n, ast.While) else n.iter) for n in loops]
+        for operator in (ast.Mult, ast.FloorDiv, ast.Div):
+            steps, ranks = operands(length, operator) or (None, None)
+            if ranks is not None and matches(steps, r"world|n_?(gpus|ranks)"):
+                steps, ranks = ranks, steps
+            if steps is None or not matches(ranks, r"world|n_?(gpus|ranks)"):
+                continue
+            if any(re.search(rf"(?<!\w){re.escape(source(steps))}(?!\w)", b) for b in bounds):
+                yield length

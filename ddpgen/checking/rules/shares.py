@@ -8,6 +8,7 @@ from ddpgen.checking.reading.expressions import (
     constant,
     keyword,
     last_part,
+    matches,
     method_name,
     operands,
     unpacks,
@@ -15,7 +16,7 @@ from ddpgen.checking.reading.expressions import (
 from ddpgen.checking.reading.guards import guarded
 from ddpgen.checking.reading.orders import agreed, comes_from, listed, shuffled
 from ddpgen.checking.reading.programs import Module
-from ddpgen.checking.reading.seeds import OWN, commonly_seeded
+from ddpgen.checking.reading.seeds import LIBRARIES, OWN, commonly_seeded
 from ddpgen.checking.reading.values import (
     binding,
     mentions,
@@ -75,8 +76,18 @@ def _seed_of_split(module: Module, call: ast.Call, name: str) -> tuple[ast.expr 
 )
 def share_of_own_order(module: Module) -> Iterator[ast.AST]:
     for node, whole in _shares(module):
-        if on_ranks(module, node) and comes_from(module, whole, shuffled):
+        test = _drawn_here if matches(module.owner(node), r"IterableDataset") else shuffled
+        if on_ranks(module, node) and comes_from(module, whole, test):
             yield node
+
+
+def _drawn_here(module: Module, node: ast.expr) -> bool | None:
+    """Whether an order is drawn by a global generator, which is another one in each worker."""
+    if isinstance(node, ast.Call):
+        library, _, name = module.name(node.func).rpartition(".")
+        if name in ("permutation", "randperm", "sample") and library in LIBRARIES:
+            return keyword(node, "generator") is None or shuffled(module, node)
+    return shuffled(module, node)
 
 
 @rule(

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.agreements import agreed
+from ddpgen.checking.reading.conditions import alternatives
 from ddpgen.checking.reading.expressions import (
     Function,
     constant,
@@ -14,6 +15,7 @@ from ddpgen.checking.reading.expressions import (
     source,
 )
 from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.values import mentions
 from ddpgen.checking.reading.windows import goes_backward
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.ranks import is_collective
@@ -73,11 +75,12 @@ def flag_of_one_rank(module: Module) -> Iterator[ast.AST]:
         loop = module.loop(node) if isinstance(node, ast.If) else None
         if not isinstance(node, ast.If) or loop is None or not flags:
             continue
-        read = {getattr(n, "id", getattr(n, "attr", "")) for n in ast.walk(node.test)}
+        own = rf"\b({'|'.join(map(re.escape, flags))})\b"
+        asked = [test for test in alternatives(node.test) if mentions(module, test, own, 2)]
         leaves = any(isinstance(n, ast.Break | ast.Return | ast.Raise) for n in ast.walk(node))
         leaves = leaves or matches(node, r"exit|leave|requeue")
         trains = any(isinstance(n, ast.Call) and goes_backward(module, n) for n in ast.walk(loop))
-        if read & flags and leaves and trains and not agreed(module, node.test):
+        if leaves and trains and not all(agreed(module, test) for test in asked):
             yield node
 
 

@@ -23,7 +23,8 @@ _GLOBAL_SEEDS = (
 _DRAWS_FROM_TORCH = r"transforms\.(v2\.)?(Random|ColorJitter|TrivialAugment|AutoAugment)"
 _AUGMENTS = (
     r"Random(Resized|Horizontal|Vertical|Crop|Rotation|Affine|Erasing|Augment|Apply|Choice)\w*\(|"
-    r"AutoAugment|ColorJitter|TrivialAugment|albumentations|Dropout\("
+    r"AutoAugment|ColorJitter|TrivialAugment|albumentations|Dropout\(|"
+    r"dropout\w*=0?\.\d*[1-9]"
 )
 # Of torch, from the global generator.
 _DRAWS = (

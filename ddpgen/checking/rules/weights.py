@@ -82,10 +82,12 @@ def average_on_one_rank(module: Module) -> Iterator[ast.AST]:
 def _used_by_all(module: Module, call: ast.Call, average: str) -> bool:
     """Whether all ranks evaluate an average of weights, or compute with it."""
     given = [call.func, *call.args]
-    named = re.compile(rf"{re.escape(average)}(\.module)?")
+    named = re.compile(rf"{re.escape(average)}(\.(module|model|ema\w*|shadow))?")
     uses = any(named.fullmatch(source(node)) for node in given)
+    decorators = [d for _, f in module.callees(call) for d in f.decorator_list]
     evaluates = matches(call.func, r"eval|valid|test") or named.fullmatch(source(call.func))
-    return uses and bool(evaluates) and zero_guard(module, call) is None
+    silent = any(matches(d, "no_grad|inference_mode") for d in decorators)
+    return uses and (bool(evaluates) or silent) and zero_guard(module, call) is None
 
 
 @rule(
