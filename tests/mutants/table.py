@@ -2494,5 +2494,16 @@ MUTATIONS = [
         "background", "train.py", LOGGED,
         "            if ends_epoch and (epoch + 1) % 100 == 0 and run.process.is_main:\n"
         "                print(distributed.sum_over_ranks(state.loss.clone()))\n" + LOGGED),
+    Mutation("L1", "a pod may have no more memory than is shared", "hosts",
+        "launch/kubernetes/trainjob.yaml",
+        '                          cpu: "16"\n',
+        '                          cpu: "16"\n                          memory: 2Gi\n',
+        check=OTHERS),
+    Mutation("L1", "the memory of a pod is less than its shared memory", "hosts",
+        "launch/kubernetes/pytorchjob.yaml",
+        "              resources:\n                limits:\n",
+        "              resources:\n                limits:\n"
+        '                  memory: "1Gi"\n',
+        check=OTHERS),
 ]
 # fmt: on
