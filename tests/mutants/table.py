@@ -2505,5 +2505,12 @@ MUTATIONS = [
         "              resources:\n                limits:\n"
         '                  memory: "1Gi"\n',
         check=OTHERS),
+    Mutation("K3", "a restart forgets how often a run that is watched over became worse", "watch",
+        "train.py", VALIDATED, VALIDATED
+        + '    if metrics["loss"] > state.best:\n'
+        '        worse = vars(run.reporter).get("worse", 0) + 1\n'
+        '        vars(run.reporter)["worse"] = worse\n'
+        '        run.reporter.write(state.step, {"worse": worse})\n',
+        check="which counters a run needs again is not in the source"),
 ]
 # fmt: on
