@@ -2461,5 +2461,56 @@ MUTATIONS = [
         '                (run.folder / "best.txt").write_text("\\n".join(run.reporter.rows))\n'
         + LOGGED,
         check=OWN_ROWS),
+    Mutation("K1", "every rank copies the run by a command", "mlp", "train.py",
+        VALIDATED, VALIDATED
+        + "    import subprocess\n\n"
+        '    copy = ["cp", "-r", str(run.folder), f"{run.folder}-backup"]\n'
+        "    subprocess.run(copy, check=False)\n",
+        check=OF_ALL),
+    Mutation("K1", "every rank links to the folder of the run", "slurm", "train.py",
+        VALIDATED, VALIDATED
+        + "    try:\n"
+        '        os.symlink(run.folder, f"{run.folder}-at-{state.step}")\n'
+        "    except FileExistsError:\n        pass\n",
+        check=OF_ALL),
+    Mutation("K2", "an array file of the weights has DDP's names", "slurm", "train.py",
+        FINISHED,
+        "    if process.is_main:\n        import numpy as np\n\n"
+        "        weights = {n: w.cpu().numpy() for n, w in state.model.state_dict().items()}\n"
+        '        np.savez(folder / "weights.npz", **weights)\n'
+        + FINISHED, check="that the model is wrapped is said in another function"),
+    Mutation("K2", "what other programs read has DDP's names", "text", "train.py",
+        FINISHED,
+        "    if process.is_main:\n"
+        "        from safetensors.torch import save_file\n\n"
+        '        save_file(state.model.state_dict(), folder / "model.safetensors")\n'
+        + FINISHED, check="that the model is wrapped is said in another function"),
+    Mutation("O3", "rank 0 alone evaluates again in a late step of a run that files may end",
+        "watch", "train.py", LOGGED,
+        "            if state.step % 1000 == 0 and run.process.is_main:\n"
+        "                steps.evaluate(state.model, run.loaders.val, run.process.device)\n"
+        + LOGGED),
+    Mutation("K8", "rank 0 sums alone after each hundredth epoch, beside saves of a thread",
+        "background", "train.py", LOGGED,
+        "            if ends_epoch and (epoch + 1) % 100 == 0 and run.process.is_main:\n"
+        "                print(distributed.sum_over_ranks(state.loss.clone()))\n" + LOGGED),
+    Mutation("L1", "a pod may have no more memory than is shared", "hosts",
+        "launch/kubernetes/trainjob.yaml",
+        '                          cpu: "16"\n',
+        '                          cpu: "16"\n                          memory: 2Gi\n',
+        check=OTHERS),
+    Mutation("L1", "the memory of a pod is less than its shared memory", "hosts",
+        "launch/kubernetes/pytorchjob.yaml",
+        "              resources:\n                limits:\n",
+        "              resources:\n                limits:\n"
+        '                  memory: "1Gi"\n',
+        check=OTHERS),
+    Mutation("K3", "a restart forgets how often a run that is watched over became worse", "watch",
+        "train.py", VALIDATED, VALIDATED
+        + '    if metrics["loss"] > state.best:\n'
+        '        worse = vars(run.reporter).get("worse", 0) + 1\n'
+        '        vars(run.reporter)["worse"] = worse\n'
+        '        run.reporter.write(state.step, {"worse": worse})\n',
+        check="which counters a run needs again is not in the source"),
 ]
 # fmt: on
