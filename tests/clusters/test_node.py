@@ -1,6 +1,8 @@
 """launch/node.sh on two hosts, one of which is lost: the other ends by itself, and says why."""
 
+import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -93,3 +95,55 @@ def test_hosts_that_are_left_end_and_say_why(
         missing = f"no sign of rank {1 - number}"
         assert missing in said or f"rank {number}: the other ranks cannot be asked" in said
         assert ("torchrun still waits for host1" in said) == (name == "host2")
+
+
+# torchrun with another clock than the others; Python's own, as a library may not change its sleeps.
+SKEWED = """\
+#!{python}
+import datetime
+import os
+from torch.distributed import run
+from torch.distributed.elastic.rendezvous import dynamic_rendezvous
+
+class Clock(datetime.datetime):
+    @classmethod
+    def now(cls, zone=None):
+        ahead = datetime.timedelta(seconds=float(os.environ["AHEAD"]))
+        return datetime.datetime.now(zone) + ahead
+
+dynamic_rendezvous.datetime = Clock
+run.main()
+"""
+
+
+@pytest.mark.parametrize("ahead", [-60, pytest.param(60, marks=pytest.mark.thorough)])
+def test_hosts_whose_clocks_differ_form_one_world(
+    ahead: int,
+    hosts: network.Network,
+    project: Callable[..., Path],
+    environment: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    """torchrun alone waits for a node without end, or ends, where clocks are 15 s apart."""
+    folder = project(clusters=["pbs"], nodes=2, network="ethernet", interface="eth0")
+    (tmp_path / "torchrun").write_text(SKEWED.format(python=sys.executable))
+    (tmp_path / "torchrun").chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{environment['PATH']}"
+    common = {**environment, "PATH": path, "NNODES": "2", "NPROC": "1", "HEAD": "host1"}
+    common |= {"PORT": "29400", "JOB": f"clock{ahead}"}
+    command = ["bash", "launch/node.sh", "train.max_steps=2", "ddp.device=cpu"]
+    nodes = []
+    try:
+        for number, host in enumerate(HOSTS):
+            own = {**common, "NODE_RANK": str(number), "AHEAD": str(number * ahead)}
+            with (folder / host).open("wb") as output:
+                node = subprocess.Popen(
+                    hosts.inside(host, *command), cwd=folder, env=own, stdout=output, stderr=output
+                )
+            nodes.append(node)
+        for node in nodes:
+            assert node.wait(END) == 0, "".join((folder / host).read_text() for host in HOSTS)
+    finally:
+        for host in HOSTS:
+            hosts.kill(host)
+    assert "step 2/2" in (folder / "host1").read_text()
