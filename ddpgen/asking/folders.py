@@ -18,7 +18,11 @@ def look_in_folder(folder: Path) -> Found | None:
     tables = _inside(folder, TABLES)
     if tables and images.named_as_splits(folder):
         _several(folder, tables)  # may name the images
-    if found := in_images(folder) or _split_records(folder):
+    if found := in_images(folder):
+        beside = [path.name for path in tables if path.suffix.lower() != ".parquet"]
+        told = f"not read: {', '.join(beside)}: the folders' names are the classes"
+        return found.saying([told] if beside else [])
+    if found := _split_records(folder):
         return found
     if files := _inside(folder, {".bin"}):
         return _tokens(folder, files)
@@ -38,6 +42,26 @@ def _not_read(folder: Path, files: Sequence[Path]) -> Iterator[str]:
         yield f"not read: {others[0].name if len(others) == 1 else shown}"
     if more := images.loose(folder):
         yield f"not read: {number(more, 'image')}"
+
+
+def below(folder: Path) -> tuple[str, str]:
+    """Why no family reads a folder whose tables lie in folders below, and the way out; or ""."""
+    known = (path for path in folder.rglob("*.*") if _ending(path) in TABLES)
+    found = sorted(path for path in known if path.is_file() and not path.name.startswith("."))
+    kinds = {path.suffix for path in found}
+    if not found or len(kinds) > 1 or any(path.parent == folder for path in found):
+        return "", ""
+    ending, root = kinds.pop(), str(folder.absolute())
+    code = [
+        f"these lines of Python copy them into one folder, then: --data 'tables/*{ending}'",
+        "  import pathlib, shutil",
+        "  pathlib.Path('tables').mkdir()",
+        f"  for path in pathlib.Path({root!r}).rglob('*{ending}'):",
+        f"      name = '-'.join(path.relative_to({root!r}).parts)",
+        "      shutil.copy(path, f'tables/{name}')",
+    ]
+    first = found[0].relative_to(folder)
+    return f"its tables lie in folders below, such as {first}", "\n  ".join(code)
 
 
 def _only_folder(folder: Path) -> Path | None:

@@ -141,12 +141,21 @@ def _refuse_folder(folder: Path) -> None:
         _refuse_arrays(folder, arrays)
     if len(files) == 1 == len(inside):
         _refuse_file(files[0])
-    _refuse_flat(folder, [path for path in files if path.suffix.lower() in images.ENDINGS])
+    pictures = [path for path in files if path.suffix.lower() in images.ENDINGS]
+    if not any(_names(path, pictures) for path in [*_ends(files, ".csv"), *_ends(files, ".tsv")]):
+        _refuse_flat(folder, pictures)
     _refuse_texts(folder, [path for path in inside if path.is_dir()])
 
 
 def _ends(files: Sequence[Path], ending: str) -> list[Path]:
     return [path for path in files if path.suffix == ending]
+
+
+def _names(table: Path, pictures: Sequence[Path]) -> bool:
+    """Whether a table names images, of which it may say other classes than their names do."""
+    cells = {*re.split(rb'[,;\t\r\n"]+', formats.first(table))}
+    names = {name.encode() for path in pictures for name in (path.name, path.stem)}
+    return len(cells & names) > 1
 
 
 def _refuse_flat(folder: Path, found: Sequence[Path]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ddpgen.asking import foreign, foreign_lines, formats, images, records
 from ddpgen.asking.files import columns_of_records, look_at_file
-from ddpgen.asking.folders import look_at_pattern, look_in_folder
+from ddpgen.asking.folders import below, look_at_pattern, look_in_folder
 from ddpgen.asking.found import ROWS, Found
 from ddpgen.asking.tables import in_lines
 from ddpgen.errors import DdpgenError, show
@@ -62,14 +62,24 @@ def look(path: Path) -> Found:
     if found is None and path.is_dir() and (unread := images.unread(path)):
         raise DdpgenError(f"--data {show(str(path))}: {unread[0]}", remedy="\n  ".join(unread[1:]))
     if found is None:
-        reason = "nothing that a family reads"
-        reason = (images.misplaced(path) if path.is_dir() else _no_family(path)) or reason
-        raise DdpgenError(f"--data {show(str(path))}: {reason}", remedy=_as_table(path) or KNOWN)
+        reason, remedy = _in_vain(path) if path.is_dir() else (_no_family(path), _as_table(path))
+        reason = reason or "nothing that a family reads"
+        raise DdpgenError(f"--data {show(str(path))}: {reason}", remedy=remedy or KNOWN)
     return found
+
+
+def _in_vain(folder: Path) -> tuple[str, str]:
+    """Why no family reads a folder, and the way out; or ""."""
+    if not any(folder.iterdir()):
+        return "the folder is empty", ""
+    reason = images.misplaced(folder)
+    return (reason, "") if reason else below(folder)
 
 
 def _no_family(file: Path) -> str:
     match file.suffix.lower():
+        case "":
+            return "the name has no ending, by which the kind is known: rename it, such as to .csv"
         case ".jsonl" | ".json":
             return (
                 "records without conversations, without a question and its answer, and without one "
@@ -80,7 +90,7 @@ def _no_family(file: Path) -> str:
 
 def _as_table(file: Path) -> str:
     """How to write records as a table, or two texts of each as lines that are read; or ""."""
-    if file.is_dir() or file.suffix.lower() not in (".jsonl", ".json"):
+    if file.suffix.lower() not in (".jsonl", ".json"):
         return ""
     if not (found := records.read(file, ROWS)):
         return ""

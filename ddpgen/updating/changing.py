@@ -17,6 +17,7 @@ from ddpgen.updating.merge import Merge, apply, merge
 from ddpgen.updating.project import Project
 
 CONFLICTS = 1
+_MOVED = "~yours"  # how git calls a file of the user's where the template has a folder
 _RENAMES = "-M40%"  # files that moved are changed, too, by updates over several versions
 _WORDS = {"A": "added", "D": "removed", "M": "changed", "R": "renamed", "T": "changed"}
 
@@ -111,7 +112,7 @@ def _report(outcome: Merge) -> str:
     ]
     lines += [f"{'deleted':9}{path} (by you; the template changed it)" for path in outcome.deleted]
     lines += [f"{'skipped':9}{path} (git does not know yours)" for path in outcome.unknown]
-    lines += [f"{'CONFLICT':9}{path}{_removed(outcome, path)}" for path in sorted(outcome.stages)]
+    lines += [f"{'CONFLICT':9}{path}{_advice(outcome, path)}" for path in sorted(outcome.stages)]
     if outcome.stages:
         lines.append(
             "Both you and the template changed these. Edit them, `git add` them, and commit."
@@ -119,10 +120,18 @@ def _report(outcome: Merge) -> str:
     return "\n".join(lines)
 
 
-def _removed(outcome: Merge, path: str) -> str:
-    """Return what to do with a file that the user changed and the project no longer has."""
+def _advice(outcome: Merge, path: str) -> str:
+    """Return what to do with a file that the user has, and the template has not at this place."""
     if any(entry.partition("\t")[0].endswith(" 3") for entry in outcome.stages[path]):
         return ""
+    if beside := outcome.beside(path):
+        return (
+            f" (yours is a link or a submodule, and the template's new file lies in {beside}: take "
+            f"its changes over, `git add {shlex.quote(path)}`, and `git rm {shlex.quote(beside)}`)"
+        )
+    if path.endswith(_MOVED):
+        place = path.removesuffix(_MOVED)
+        return f" (your {place}: the template has a folder of that name; rename yours)"
     homes = [step.merged[path] for step in table() if path in step.merged]
     names = ("ls-tree", "-r", "--name-only", outcome.result, "--", *homes)
     home = homes and git(*names, repository=outcome.repository).strip()

@@ -64,6 +64,10 @@ class Merge:
         }
         return [f"{package}.py" for package in sorted(packages) if f"{package}.py" in files]
 
+    def beside(self, path: str) -> str:
+        """Return where git puts the template's file if the user's is of another type, or ""."""
+        return next((name for name in self.stages if name.startswith(f"{path}~")), "")
+
 
 def merge(
     project: Project,
@@ -132,7 +136,8 @@ def _merge_tree(label: str, repository: Path) -> str:
 def _leave_alone(project: Project, outcome: Merge) -> None:
     """Remove files from the result: the user deleted them, or has others there that git misses."""
     for path, entries in list(outcome.stages.items()):
-        if {entry.partition("\t")[0].split()[2] for entry in entries} == _DELETED:
+        deleted = {entry.partition("\t")[0].split()[2] for entry in entries} == _DELETED
+        if deleted and path.rpartition("~")[0] not in outcome.stages:
             outcome.deleted.append(path)
             del outcome.stages[path]
     gone = {path for status, path in outcome.changes() if status == "D"}

@@ -839,15 +839,22 @@ def _learn_texts(array: Any, train: Tensor) -> list[str | None]:
     """The texts of a column in order, None for an empty cell."""
     known = array.take(train.numpy()).unique()
     found: list[str | None] = known.take(pc.array_sort_indices(known)).to_pylist()
-    return found
+    whole = {text for text in found if text and text.isdecimal()}
+    return [text for text in found if not text or text.removesuffix(".0") not in whole - {text}]
 
 
 def _number_texts(table: Table, learnt: dict[str, list[str | None]]) -> Tensor:
-    """[rows, columns] int64: each text of each column has its own number, and an unknown one 0."""
+    """[rows, columns] int64: each text of each column has its own number, and an unknown one 0.
+
+    A program writes 2 as 2.0 where another row of its column is empty: both are the same text.
+    """
     encoded, values = [], 1
     for name, known in learnt.items():
-        value_set = pa.array(known, type=pa.string())
-        numbers = pc.fill_null(pc.index_in(table.columns[name], value_set=value_set), -values)
+        value_set, texts = pa.array(known, type=pa.string()), table.columns[name]
+        with_point = pc.replace_substring_regex(texts, r"^(\d+)$", r"\1.0")
+        without = pc.replace_substring_regex(texts, r"^(\d+)\.0$", r"\1")
+        found = [pc.index_in(some, value_set=value_set) for some in (texts, with_point, without)]
+        numbers = pc.fill_null(pc.coalesce(*found), -values)
         encoded.append(torch.tensor(numbers.to_numpy()).long() + values)
         values += len(known)
     return torch.stack(encoded, 1) if encoded else torch.zeros(table.ends[-1], 0).long()

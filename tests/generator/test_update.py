@@ -1,6 +1,7 @@
 """Plain git and plain copier reach the installed ddpgen's template by git-remote-ddpgen."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -97,3 +98,22 @@ def test_plain_copier_update_keeps_edits_and_changes_an_answer(shell: Path) -> N
         if (shell / "q" / name).is_file() and name != ".copier-answers.yml":
             assert (project / name).read_bytes() == (shell / "q" / name).read_bytes(), name
     assert (project / "mine.txt").read_text() == "my own file\n"
+
+
+def test_project_of_a_fork_follows_the_fork(shell: Path) -> None:
+    """`copier update` went over to the template of ddpgen without a word."""
+    fork, project = shell / "fork", shell / "p"
+    shutil.copytree(template_source.template_root(), fork)
+    commit(fork)
+    run("git", "tag", "v90.0.0", cwd=fork)
+    run("copier", "copy", "--quiet", "--defaults", str(fork), str(project), cwd=shell)
+    commit(project)
+    with (fork / "project/optim.py.jinja").open("a") as file:
+        file.write("\n# of the fork\n")
+    commit(fork)
+    run("git", "tag", "v90.1.0", cwd=fork)
+    run("copier", "update", "--quiet", "--defaults", cwd=project)
+    assert (project / "optim.py").read_text().endswith("\n# of the fork\n")
+    done = ddpgen("set", "amp=fp16", cwd=project)
+    assert done.returncode == 2
+    assert "was not made by ddpgen" in done.stderr

@@ -664,7 +664,7 @@ def test_what_nobody_reads_is_said(tmp_path: Path) -> None:
         "a.xlsx": "is a spreadsheet: save the table as CSV in UTF-8",
         "rows.jsonl": "without one column of texts: write other columns as a table",
         "empty.csv": "the file is empty",
-        "folder": "nothing that a family reads",
+        "folder": "the folder is empty",
         "cut.csv.gz": "ended before the end-of-stream marker",
         "no.csv.gz": "Not a gzipped file",
         "bytes.csv": "is not text in UTF-8: save the file in UTF-8",
@@ -852,6 +852,57 @@ def test_table_of_images_is_refused_with_lines_that_sort_them(
     monkeypatch.chdir(tmp_path)
     exec(textwrap.dedent("\n".join(told.value.remedy.splitlines()[1:])), {})
     assert look.look(tmp_path / "sorted").words[0] == "24 images in 2 classes"
+
+
+def test_table_is_believed_where_names_of_images_say_other_classes(tmp_path: Path) -> None:
+    """The images were to be sorted by their names, and the table was not mentioned."""
+    for n in range(24):
+        (tmp_path / f"{('cat', 'dog')[n % 2]}_{n}.png").write_bytes(picture("red"))
+    (tmp_path / "sizes.csv").write_text("number,size\n1,2\n2,3\n")
+    with pytest.raises(DdpgenError, match="24 images in one folder, with classes in their names"):
+        look.look(tmp_path)
+    (tmp_path / "sizes.csv").unlink()
+    rows: list[list[object]] = [
+        [f"{('cat', 'dog')[n % 2]}_{n}.png", "xyz"[n % 3]] for n in range(24)
+    ]
+    write(tmp_path / "labels.csv", ["file", "kind"], rows)
+    with pytest.raises(DdpgenError, match="file names images, which are read from one") as told:
+        look.look(tmp_path)
+    assert "row['kind']" in told.value.remedy
+
+
+def test_table_beside_folders_of_classes_is_mentioned(tmp_path: Path) -> None:
+    assert look.look(images(tmp_path)).words[1:] == ["classes: cat, dog, owl"]
+    (tmp_path / "labels.csv").write_text("file,kind\ncat/0.png,x\ndog/0.png,y\n")
+    told = "not read: labels.csv: the folders' names are the classes"
+    assert look.look(tmp_path).words[1:] == ["classes: cat, dog, owl", told]
+
+
+def test_tables_in_folders_below_come_with_lines_that_copy_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for year in ("2023", "2024"):
+        (tmp_path / "my sales" / year).mkdir(parents=True)
+        flats(tmp_path / "my sales" / year / "part.csv")
+    with pytest.raises(
+        DdpgenError, match="its tables lie in folders below, such as 2023/p"
+    ) as told:
+        look.look(tmp_path / "my sales")
+    monkeypatch.chdir(tmp_path)
+    exec(textwrap.dedent("\n".join(told.value.remedy.splitlines()[1:])), {})
+    assert told.value.remedy.splitlines()[0].endswith("--data 'tables/*.csv'")
+    assert look.look(tmp_path / "tables" / "*.csv").words[0] == "2 tables; of the first:"
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("empty", "the folder is empty"), ("data", "the name has no ending, by which the kind is")],
+)
+def test_what_has_nothing_to_go_by_is_told(name: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "data").write_text("a,b,label\n1,2,x\n3,4,y\n")
+    with pytest.raises(DdpgenError, match=reason):
+        look.look(tmp_path / name)
 
 
 def test_images_without_classes_are_named_without_lines(tmp_path: Path) -> None:

@@ -299,6 +299,38 @@ def test_edited_file_that_the_template_deleted_is_kept_and_reported(
     assert (project / DELETED).read_text().endswith("# mine\n")
 
 
+def test_file_that_is_a_link_keeps_what_the_template_changed_beside(
+    lab: Lab, project: Path
+) -> None:
+    """The template's new lines were lost, as of a file that the user has deleted."""
+    (project / "optim.py").rename(project / "mine.py")
+    (project / "optim.py").symlink_to("mine.py")
+    lab.commit(project)
+    done = lab.ddpgen("update", cwd=project)
+    beside = f"optim.py~ddpgen-{NEW[1:]}"
+    assert done.returncode == 1
+    assert "CONFLICT optim.py (yours is a link or a submodule, and the template's" in done.stdout
+    assert f"new file lies in {beside}: take its changes over" in done.stdout
+    assert f"CONFLICT {beside}\n" in done.stdout
+    assert "deleted" not in done.stdout
+    assert "# changed in 91" in (project / beside).read_text()
+    assert (project / "optim.py").is_symlink()
+    lab.git("rm", "--quiet", beside, cwd=project)
+    lab.git("add", "optim.py", cwd=project)
+    lab.commit(project)
+    assert not (project / beside).exists()
+
+
+def test_file_where_the_template_has_a_folder_is_named(lab: Lab, project: Path) -> None:
+    (project / "tools").write_text("mine\n")
+    lab.commit(project)
+    done = lab.ddpgen("set", "tools=predict", cwd=project)
+    assert done.returncode == 1
+    words = "(your tools: the template has a folder of that name; rename yours)"
+    assert f"CONFLICT tools~yours {words}" in done.stdout
+    assert (project / "tools~yours").read_text() == "mine\n"
+
+
 def test_unedited_file_that_the_template_deleted_is_reported(lab: Lab, project: Path) -> None:
     done = lab.ddpgen("update", cwd=project)
     assert done.returncode == 0, done.stderr

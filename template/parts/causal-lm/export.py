@@ -26,8 +26,10 @@ def write(run: Path, folder: Path, newest: bool) -> int:
     # {% if lora %}
     both: Any = opened.network.cpu().inner
     inner = both if cfg.pretrained else both.merge_and_unload()
-    if cfg.pretrained:  # the additions alone, and the name of the network that they are for
-        inner.peft_config["default"].base_model_name_or_path = cfg.pretrained
+    if cfg.pretrained:  # the additions alone, and the network that they are for
+        local = Path(cfg.pretrained).absolute()  # for programs that start in other folders
+        name = str(local) if local.is_dir() else cfg.pretrained
+        inner.peft_config["default"].base_model_name_or_path = name
     # {% else %}
     inner: Any = opened.network.cpu().inner
     # {% endif %}

@@ -90,3 +90,20 @@ def test_pretrained_network_is_named(tmp_path: Path) -> None:
     opened = transformers.AutoModelForCausalLM.from_pretrained(exported)
     # {% endif %}
     compare(exported, opened, splits, network)
+# {% if lora %}
+
+
+def test_network_of_the_additions_is_found_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder was named as in the config, from where train.py had been started."""
+    monkeypatch.chdir(tmp_path)
+    save(tmp_path / "first", f"data.folder={tmp_path}")
+    checkpoints.main(["export", str(tmp_path / "first"), "--output", "base"])
+    changes = [f"data.folder={tmp_path}", "data.pretrained=base"]
+    splits, network = save(tmp_path / "run", *changes)
+    checkpoints.main(["export", str(tmp_path / "run"), "--output", "exported"])
+    monkeypatch.chdir(tmp_path / "run")
+    opened = peft.AutoPeftModelForCausalLM.from_pretrained(tmp_path / "exported")
+    compare(tmp_path / "exported", opened, splits, network)
+# {% endif %}

@@ -128,7 +128,7 @@ def choose(logits: Tensor, temperature: float, top_p: float) -> int:
     if temperature == 0:
         return int(logits.argmax())
     # From the highest on: divided by very little, several logits would all be infinite.
-    likely = ((logits - logits.max()) / temperature).softmax(-1).sort(descending=True)
+    likely = ((logits - logits.max()).double() / temperature).softmax(-1).sort(descending=True)
     before = likely.values.cumsum(-1) - likely.values
     kept = torch.where(before < top_p, likely.values, 0.0)  # the first always counts
     return int(likely.indices[torch.multinomial(kept, 1)])

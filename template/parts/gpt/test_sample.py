@@ -107,7 +107,7 @@ def test_prompt_is_a_text(run: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "argument --prompt: invalid utf_8 value" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("temperature", [1e-40, 1e-3])
+@pytest.mark.parametrize("temperature", [1e-300, 1e-40, 1e-3])
 def test_cold_draws_are_the_likeliest(temperature: float) -> None:
     """Divided by so little, logits are infinite."""
     assert sample.choose(torch.tensor([1.0, 3.0, 2.0]), temperature, 1.0) == 1

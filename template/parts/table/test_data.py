@@ -907,3 +907,13 @@ def test_whole_floats_are_the_integers_that_they_were() -> None:
     names = columns._texts(pa.chunked_array([[1e10, None, 7.0]])).to_pylist()
     assert names == ["10000000000", None, "7"]
     assert columns._texts(pa.chunked_array([[0.5, 2.0]])).to_pylist() == ["0.5", "2"]
+
+
+def test_whole_numbers_that_only_name_are_the_same_with_and_without_a_point() -> None:
+    """In one of two files a cell is empty, so that a program has written floats there."""
+    cells = pa.chunked_array([["2", "10", "2.0", None, "v3", "v3.0", "4.0"]])
+    known = columns._learn_texts(cells, torch.arange(7))
+    assert known == ["10", "2", "4.0", "v3", "v3.0", None]
+    new = pa.chunked_array([["2.0", "2", "4", "10.0", "v3.0", "2.00", "5.0", None]])
+    table = columns.Table({"area": new}, [Path("a.csv")], [8])
+    assert columns._number_texts(table, {"area": known})[:, 0].tolist() == [2, 2, 3, 1, 5, 0, 0, 6]

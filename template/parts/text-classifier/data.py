@@ -5,6 +5,7 @@ import csv
 import hashlib
 import inspect
 import json
+import re
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -193,6 +194,8 @@ def _doubts(train: list[Row], val: list[Row]) -> str:
         words += f"; empty texts: {empty:,}"
     if alike := _alike(sorted(taught | held_out)):
         words += f"; {' and '.join(map(repr, alike))} are different classes"
+    if several := _joined(sorted(taught | held_out)):
+        words += f"; {several!r} is a class of its own: a text has one class"
     for part, absent in (("for training", held_out - taught), ("held out", taught - held_out)):
         words += f"; no text {part} is {min(absent)!r}" if absent else ""
     return words
@@ -205,6 +208,15 @@ def _alike(names: list[str]) -> list[str]:
         plain = " ".join(name.casefold().split())
         found.setdefault(plain.removesuffix(".0"), []).append(name)
     return next((same for same in found.values() if len(same) > 1), [])
+
+
+def _joined(names: list[str]) -> str:
+    """The first name that is made of others, as of a text with several classes; or ""."""
+    for name in names:
+        parts = [part.strip() for part in re.split(r"[,;|]", name)]
+        if len(parts) > 1 and {*parts} <= {*names}:
+            return name
+    return ""
 
 
 def open_splits(cfg: config.Data) -> Splits:

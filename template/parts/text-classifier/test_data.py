@@ -518,6 +518,16 @@ def test_labels_that_tell_nothing(rows: list[tuple[str, str]], reason: str, tmp_
         data.prepare(settings(tmp_path, source=source, length=32, vocabulary=300))
 
 
+def test_labels_of_several_classes_are_said(tmp_path: Path) -> None:
+    """Nothing would be learnt of `sad` from a text that is `calm, sad`."""
+    labels = ("calm", "sad", "calm, sad")
+    rows = [(text, labels[n % 3]) for n, (text, _) in enumerate(ROWS)]
+    cfg = settings(tmp_path, source=write(tmp_path / "texts.csv", rows))
+    data.prepare(cfg)
+    said = "; 'calm, sad' is a class of its own: a text has one class"
+    assert said in str(data.open_splits(cfg).shape)
+
+
 @pytest.mark.parametrize("alike", [("No", "no "), ("1", "1.0")])
 def test_labels_that_look_alike_are_said(alike: tuple[str, str], tmp_path: Path) -> None:
     """They are rather one class, written in several ways; an empty text teaches nothing."""
