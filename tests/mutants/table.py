@@ -1422,7 +1422,7 @@ MUTATIONS = [
         "        self.received = True\n",
         check="how often a signal comes is not in the source"),
     Mutation("K12", "the newest checkpoint by the time of its file", "mlp",
-        "engine/checkpoint.py", "key=lambda p: p.stem[5:].zfill(10))",
+        "engine/checkpoint.py", "key=lambda p: int(p.stem[5:]))",
         "key=lambda p: p.stat().st_mtime)",
         check="how files came to a disk is not in the source"),
     Mutation("D13", "data that take longer than a minute end the ranks that wait", "mlp",
