@@ -306,8 +306,8 @@ EDITS = [
     Edit(
         "O3",
         "train.py",
-        "            if ends_epoch or due(state.step, run.cfg.train.evaluate_every_steps):\n",
-        "            if ends_epoch and run.process.is_main:\n",
+        "            if at_end or due(state.step, run.cfg.train.evaluate_every_steps):\n",
+        "            if at_end and run.process.is_main:\n",
     ),
     Edit("O4", "steps.py", "state.loss += loss.detach()", "state.loss += loss.item()"),
     Edit(

@@ -147,7 +147,7 @@ OF_ALL = "each rank may have a file of its own"
 OWN_ROWS = "what the rows of a file of one's own mean is not in the source"
 LOSS = '    return F.cross_entropy(outputs, targets, ignore_index=data.IGNORE, reduction="sum")\n'
 VALIDATED = "    run.reporter.validation(state, metrics)\n"
-LOGGED = "            if ends_epoch or state.step % run.cfg.log.every_steps == 0:\n"
+LOGGED = "            if at_end or state.step % run.cfg.log.every_steps == 0:\n"
 FINISHED = "    reporter.finish(state)\n    return state"
 OTHERS = "the checker reads the files of SLURM and torchrun, not those of other schedulers"
 
@@ -1059,11 +1059,11 @@ MUTATIONS = [
         "    state.updates += optim.step(",
         "    if state.norm > 1000:\n        print('large')\n    state.updates += optim.step("),
     Mutation("O4", "a list of all losses", "mlp", "train.py",
-        "            ends_epoch = ", "            vars(run.reporter).setdefault('losses', [])"
-        ".append(state.loss.item())\n            ends_epoch = ", check=ELSEWHERE),
+        "            at_end = ", "            vars(run.reporter).setdefault('losses', [])"
+        ".append(state.loss.item())\n            at_end = ", check=ELSEWHERE),
     Mutation("O4", "the norm in a text of each step", "mlp", "train.py",
-        "            ends_epoch = ",
-        "            text = f'{state.norm:.3f}'\n            ends_epoch = ", check=ELSEWHERE),
+        "            at_end = ",
+        "            text = f'{state.norm:.3f}'\n            at_end = ", check=ELSEWHERE),
     Mutation("O5", "each rank chooses its folder", "mlp", "engine/report.py",
         "    return Path(distributed.on_main(process, lambda: str(_create_folder(cfg))))\n",
         "    return _create_folder(cfg)\n"),
@@ -1428,21 +1428,21 @@ MUTATIONS = [
         "        self.received = True\n",
         check="how often a signal comes is not in the source"),
     Mutation("K12", "the newest checkpoint by the time of its file", "mlp",
-        "engine/checkpoint.py", "key=lambda p: p.stem[5:].zfill(10))",
+        "engine/checkpoint.py", "key=lambda p: int(p.stem[5:]))",
         "key=lambda p: p.stat().st_mtime)",
         check="how files came to a disk is not in the source"),
     Mutation("D13", "data that take longer than a minute end the ranks that wait", "mlp",
         "engine/loading.py", 'cfg.folder) / ".lock")', 'cfg.folder) / ".lock", timeout=60)',
         check="how long it takes is not in the source"),
     Mutation("O4", "memory of the device is given back after each step", "mlp", "train.py",
-        "            ends_epoch = state.step % per_epoch == 0 or",
+        "            at_end = state.step % per_epoch == 0 or",
         "            torch.cuda.empty_cache()\n"
-        "            ends_epoch = state.step % per_epoch == 0 or",
+        "            at_end = state.step % per_epoch == 0 or",
         check="that it is in the loop of the steps is said in another function"),
     Mutation("O4", "garbage is collected after each step", "mlp", "train.py",
-        "            ends_epoch = state.step % per_epoch == 0 or",
+        "            at_end = state.step % per_epoch == 0 or",
         "            __import__(\"gc\").collect()\n"
-        "            ends_epoch = state.step % per_epoch == 0 or",
+        "            at_end = state.step % per_epoch == 0 or",
         check="that it is in the loop of the steps is said in another function"),
     Mutation("L1", "the host waits for each kernel on one machine", "mlp", "launch/local.sh",
         "network_env\nexport OMP", "network_env\nexport CUDA_LAUNCH_BLOCKING=1\nexport OMP",
@@ -1534,15 +1534,15 @@ MUTATIONS = [
         "    fit(state, Run(", "    torch.profiler.profile().start()\n    fit(state, Run(",
         check="whether it is for a try is not in the source"),
     Mutation("K1", "every rank writes a file beside the run", "mlp", "train.py",
-        "            ends_epoch = ",
+        "            at_end = ",
         "            with open('steps.csv', 'a') as file:\n"
         "                print(state.step, file=file)\n"
-        "            ends_epoch = ",
+        "            at_end = ",
         check="each rank may have a file of its own"),
     Mutation("O1", "every rank warns", "mlp", "train.py",
-        "            ends_epoch = ",
+        "            at_end = ",
         "            __import__('logging').warning('rank %d', run.process.rank)\n"
-        "            ends_epoch = ",
+        "            at_end = ",
         check="which words a logger lets through is said elsewhere"),
     Mutation("O6", "errors pass by what tells and notes them", "mlp", "train.py",
         "    distributed.run(main)\n", "    main()\n",
@@ -1607,13 +1607,13 @@ MUTATIONS = [
         "    return finite\n",
         check="which values a run must keep only its program knows"),
     Mutation("K3", "a running mean of the weights, written at the end, begins anew", "mlp",
-        "train.py", "            ends_epoch = ",
+        "train.py", "            at_end = ",
         "            for name, value in state.model.module.state_dict().items():\n"
         "                mean = vars(stop).setdefault(name, value.clone())\n"
         "                mean.lerp_(value, 0.01)\n"
         "            if state.step == run.total_steps and run.process.is_main:\n"
         "                torch.save(vars(stop).get(name), run.folder / 'mean.pt')\n"
-        "            ends_epoch = ",
+        "            at_end = ",
         check="which values a run must keep only its program knows"),
     Mutation("O14", "all samples that were read are kept in a list", "mlp", "data.py",
         "        return Batch(*self[indices])\n",
@@ -1621,16 +1621,16 @@ MUTATIONS = [
         "        return Batch(*self[indices])\n",
         check="what grows shows while a run goes on"),
     Mutation("O3", "rank 0 evaluates alone in each hundredth step", "mlp", "train.py",
-        "            wanted = ends_epoch",
+        "            wanted = at_end",
         "            if state.step % 100 == 0 and run.process.is_main:\n"
         "                validate(state, run)\n"
-        "            wanted = ends_epoch"),
+        "            wanted = at_end"),
     Mutation("K1", "every rank writes its loss in each hundredth step", "mlp", "train.py",
-        "            ends_epoch = ",
+        "            at_end = ",
         "            if state.step % 100 == 0:\n"
         "                with (run.folder / 'loss.csv').open('a') as file:\n"
         "                    print(state.step, state.loss.item(), file=file)\n"
-        "            ends_epoch = ",
+        "            at_end = ",
         check="each rank may have a file of its own"),
     Mutation("G6", "the loss of a micro-batch is cut off above", "text", "model.py",
         '    return F.cross_entropy(outputs, targets, ignore_index=data.IGNORE, reduction="sum")\n',
@@ -1875,9 +1875,9 @@ MUTATIONS = [
         "    vars(state)['last'] = state.norm.to('cpu')\n    state.updates += optim.step(",
         check=ELSEWHERE),
     Mutation("O14", "a queue without end has all steps", "mlp", "train.py",
-        "            ends_epoch = ",
+        "            at_end = ",
         "            kept = vars(run).setdefault('kept', __import__('collections').deque())\n"
-        "            kept.append(state.step)\n            ends_epoch = ",
+        "            kept.append(state.step)\n            at_end = ",
         check="what grows shows while a run goes on"),
     Mutation("O6", "what may differ from run to run is only warned of", "mlp", "train.py",
         "torch.use_deterministic_algorithms(True)",
@@ -1887,13 +1887,13 @@ MUTATIONS = [
         "data.py", "deviation.where(deviation > 1e-6 * mean.abs(), 1.0)",
         "deviation.clamp(min=1e-8)", check=CONTENT),
     Mutation("O4", "each step waits for the device where there is one", "mlp", "train.py",
-        "            ends_epoch = ",
+        "            at_end = ",
         "            if torch.cuda.is_available():\n                torch.cuda.synchronize()\n"
-        "            ends_epoch = ", check="whether there is a GPU is known when it runs"),
+        "            at_end = ", check="whether there is a GPU is known when it runs"),
     Mutation("O4", "all ranks wait for the slowest by a barrier that NCCL does not have", "mlp",
-        "train.py", "            ends_epoch = ",
+        "train.py", "            at_end = ",
         "            if state.step % 100 == 0:\n"
-        "                torch.distributed.monitored_barrier()\n            ends_epoch = ",
+        "                torch.distributed.monitored_barrier()\n            at_end = ",
         check="which backend a group has is decided when it runs"),
     Mutation("D4", "where there are GPUs, the program goes on to that of the global rank", "slurm",
         "train.py", "    set_numerics(cfg.run)\n",
@@ -1901,9 +1901,9 @@ MUTATIONS = [
         "        torch.cuda.set_device(process.rank)\n",
         check="which number is the global rank is said in another file"),
     Mutation("D3", "a number of the host is summed over all ranks", "slurm", "train.py",
-        "            ends_epoch = ",
+        "            at_end = ",
         "            done = torch.tensor(float(state.step))\n"
-        "            torch.distributed.all_reduce(done)\n            ends_epoch = ",
+        "            torch.distributed.all_reduce(done)\n            at_end = ",
         check="which backend a group has is decided when it runs"),
     Mutation("D6", "a GPU is asked for, and a CPU is taken", "mlp", "engine/distributed.py",
         'cfg.device == "cpu" or (cfg.device == "auto" and not torch.cuda.is_available())',
@@ -2070,37 +2070,37 @@ MUTATIONS = [
         "            return bool(self.sums[1].item())\n",
         check="when a reduction has ended is said in another method"),
     Mutation("K8", "a clock in nanoseconds decides what is due", "mlp", "train.py",
-        "            wanted = ends_epoch or",
+        "            wanted = at_end or",
         "            now = __import__('time').monotonic_ns()\n"
         "            late = now - vars(run.reporter).setdefault('began', now) > 3600e9\n"
-        "            wanted = late or ends_epoch or",
+        "            wanted = late or at_end or",
         check="that the value decides is said lines away"),
     Mutation("K8", "a day of the week decides what is due", "slurm", "train.py",
-        "            wanted = ends_epoch or",
-        "            wanted = __import__('time').localtime().tm_wday == 6 or ends_epoch or",
+        "            wanted = at_end or",
+        "            wanted = __import__('time').localtime().tm_wday == 6 or at_end or",
         check="that the value decides is said lines away"),
     Mutation("K8", "a rank whose memory is nearly full saves", "mlp", "train.py",
-        "            wanted = ends_epoch or",
-        "            wanted = report.peak_memory(run.process.device) > 600 or ends_epoch or",
+        "            wanted = at_end or",
+        "            wanted = report.peak_memory(run.process.device) > 600 or at_end or",
         check="that memory differs from rank to rank is not in the source"),
     Mutation("K8", "the ranks of a machine that has much to do save", "slurm", "train.py",
-        "            wanted = ends_epoch or",
-        "            wanted = os.getloadavg()[0] > 900 or ends_epoch or",
+        "            wanted = at_end or",
+        "            wanted = os.getloadavg()[0] > 900 or at_end or",
         check="on how many machines the ranks are is not in the source"),
     Mutation("K8", "each rank draws whether the run saves", "mlp", "train.py",
-        "            wanted = ends_epoch or",
-        "            wanted = __import__('random').random() < 1e-3 or ends_epoch or",
+        "            wanted = at_end or",
+        "            wanted = __import__('random').random() < 1e-3 or at_end or",
         check="that the ranks have other seeds is said in another file"),
     Mutation("O3", "rank 0 evaluates alone in each thousandth step", "mlp", "train.py",
-        "            wanted = ends_epoch",
+        "            wanted = at_end",
         "            if state.step % 1000 == 0 and run.process.is_main:\n"
         "                validate(state, run)\n"
-        "            wanted = ends_epoch"),
+        "            wanted = at_end"),
     Mutation("K8", "rank 0 sums alone in each five thousandth step", "mlp", "train.py",
-        "            wanted = ends_epoch",
+        "            wanted = at_end",
         "            if state.step % 5000 == 0 and run.process.is_main:\n"
         "                distributed.sum_over_ranks(state.loss.clone())\n"
-        "            wanted = ends_epoch"),
+        "            wanted = at_end"),
     Mutation("K9", "a signal that asks for a stop shows stacks instead", "mlp", "train.py",
         "    while state.step < run.total_steps:\n",
         "    number = __import__('signal').SIGUSR1\n"
@@ -2139,16 +2139,16 @@ MUTATIONS = [
         "    os.environ['CUDA_LAUNCH_BLOCKING'] = '1'\n    distributed.run(main)\n",
         check="whether it is for a try is not in the source"),
     Mutation("O14", "the losses of all steps are one tensor", "mlp", "train.py",
-        "            ends_epoch = ",
+        "            at_end = ",
         "            before = vars(run.reporter).setdefault('losses', torch.zeros(0))\n"
         "            run.reporter.losses = torch.cat((before, state.loss.float()[None]))\n"
-        "            ends_epoch = ",
+        "            at_end = ",
         check="what grows shows while a run goes on"),
     Mutation("O14", "steps are counted by a Counter", "slurm", "train.py",
-        "            ends_epoch = ",
+        "            at_end = ",
         "            counter = __import__('collections').Counter\n"
         "            vars(run.reporter).setdefault('seen', counter())[state.step] += 1\n"
-        "            ends_epoch = ",
+        "            at_end = ",
         check="what grows shows while a run goes on"),
     Mutation("G8", "a group's own rate, which each step overwrites", "slurm", "optim.py",
         '    vectors = {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0}\n',
@@ -2193,10 +2193,10 @@ MUTATIONS = [
         check="how many targets a batch has is not in the source"),
     Mutation("K8", "a clock that only rises decides what is due, on several nodes", "slurm",
         "train.py",
-        "            wanted = ends_epoch or",
+        "            wanted = at_end or",
         "            now = __import__('time').monotonic()\n"
         "            late = now - vars(run.reporter).setdefault('began', now) > 3600\n"
-        "            wanted = late or ends_epoch or",
+        "            wanted = late or at_end or",
         check="that the value decides is said lines away"),
     Mutation("L1", "a submission for a task per rank starts a torchrun in each", "slurm",
         "launch/slurm.sbatch", "unset SLURM_NTASKS SLURM_NPROCS SLURM_DISTRIBUTION\n", "",
@@ -2281,15 +2281,15 @@ MUTATIONS = [
         "        weights = state.model.module.state_dict()\n"
         '        torch.save({"weights": weights}, f"{run.folder}/weights.pth")\n'),
     Mutation("O3", "rank 0 evaluates alone in each two thousandth step", "mlp", "train.py",
-        "            wanted = ends_epoch or due",
+        "            wanted = at_end or due",
         "            if state.step % 2000 == 0 and run.process.is_main:\n"
         "                print(steps.evaluate(state.model, run.loaders.val, run.process.device))\n"
-        "            wanted = ends_epoch or due"),
+        "            wanted = at_end or due"),
     Mutation("K8", "rank 0 sums alone at the end of each twentieth epoch", "slurm", "train.py",
-        "            wanted = ends_epoch or due",
-        "            if ends_epoch and (epoch + 1) % 20 == 0 and run.process.is_main:\n"
+        "            wanted = at_end or due",
+        "            if at_end and (epoch + 1) % 20 == 0 and run.process.is_main:\n"
         "                print(distributed.sum_over_ranks(state.loss.clone()))\n"
-        "            wanted = ends_epoch or due"),
+        "            wanted = at_end or due"),
     Mutation("D8", "a sum over ranks that has failed is tried again", "mlp",
         "engine/distributed.py",
         "    dist.all_reduce(values)\n    return values\n",
@@ -2472,7 +2472,7 @@ MUTATIONS = [
         check=OWN_ROWS),
     Mutation("O9", "a restart forgets the rows that it writes into a text", "mlp", "train.py",
         LOGGED,
-        "            if ends_epoch and run.process.is_main:\n"
+        "            if at_end and run.process.is_main:\n"
         '                vars(run.reporter).setdefault("rows", []).append(str(state.best))\n'
         '                (run.folder / "best.txt").write_text("\\n".join(run.reporter.rows))\n'
         + LOGGED,

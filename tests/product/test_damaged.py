@@ -89,6 +89,25 @@ def test_damaged_files_are_named(
     assert "CSV parse" not in run.output, run.output
 
 
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("mlp", "a.csv"),
+        ("table", "a.csv"),
+        ("text-classifier", "a.jsonl"),
+        ("causal-lm", "a.jsonl"),
+        ("gpt", "a.txt"),
+    ],
+)
+def test_error_of_the_disk_is_no_mistake(model: str, name: str, tmp_path: Path) -> None:
+    """Launch files start again after other exit codes than 2: `mlp` blamed the file."""
+    template.write({"model": model}, tmp_path / "project")
+    (tmp_path / name).symlink_to("/proc/self/mem")  # to read it from its start is such an error
+    run = forkserver.train(tmp_path / "project", 1, [f"data.source={tmp_path / name}"])
+    assert run.codes == [1], run.output
+    assert "Errno 5" in run.output, run.output
+
+
 CHAT = [{"role": "user", "content": "why?"}, {"role": "assistant", "content": "so."}]
 TABLE = "name,label\n" + "1,a\n2,b\n" * ROWS
 

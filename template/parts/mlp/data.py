@@ -101,7 +101,9 @@ def _read_file(cfg: config.Data) -> tuple[list[str], Tensor, Tensor]:
     try:
         file = parquet.read_table(path) if path.suffix.lower() == ".parquet" else csv.read_csv(path)
         names = file.column_names
-    except (OSError, ValueError) as error:  # Arrow's are such, too
+    except (OSError, ValueError) as error:
+        if getattr(error, "errno", None):
+            raise  # of the disk; Arrow's errors of a file have no number
         raise config.ConfigError(f"{path} cannot be read: {error}") from error
     if len({*names}) < len(names):
         raise config.ConfigError(f"{path}: two columns have the same name: {', '.join(names)}")
@@ -132,10 +134,8 @@ def _number_classes(cfg: config.Data, labels: list[Any]) -> tuple[list[str], Ten
 def _numbers(path: Path, name: str, values: list[Any]) -> list[float]:
     """A column of features; ConfigError names the first cell that holds no finite number."""
     for row, value in enumerate(values, start=1):
-        if value is None or not isinstance(value, int | float) or not math.isfinite(value):
+        if not isinstance(value, int | float) or not math.isfinite(value):
             cell = "is empty" if value is None else f"is {value!r}"
-            raise config.ConfigError(
-                f"{path}: column {name!r} {cell} in row {row}, but features are numbers here: "
-                "a project with model=table takes texts and gaps"
-            )
+            where = f"{path}: column {name!r} {cell} in row {row}"
+            raise config.ConfigError(f"{where}: for texts and gaps use a project with model=table")
     return values

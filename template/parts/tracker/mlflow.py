@@ -45,6 +45,7 @@ class Tracker:
         self.id_file = self.folder / "mlflow_id"
         # {% endif %}
         self.client: mlflow.MlflowClient | None = None
+        self.status = "RUNNING"
         self.last: dict[str, int] = {}  # the newest step that the record has of each name
         # {% if checkpoint %}
         self.rows = _history(history)  # not in the record yet, or not known to be
@@ -61,8 +62,9 @@ class Tracker:
         self.rows.append((step, row))
         self.news.set()
 
-    def close(self) -> None:
+    def close(self, status: str) -> None:
         """Have the rest recorded and the run marked as ended, within a minute."""
+        self.status = status
         self.ending.set()
         self.news.set()
         self.thread.join(60)
@@ -84,7 +86,7 @@ class Tracker:
                 client = self.client = self.client or self._open()
                 self._send(client)
                 if ended:
-                    client.set_terminated(self.id_file.read_text())
+                    client.set_terminated(self.id_file.read_text(), self.status)
                 told = False
             except (MlflowException, OSError) as error:
                 if not told:

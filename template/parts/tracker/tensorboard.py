@@ -26,6 +26,7 @@ class Tracker:
         """Record the values of a step."""
         for name, value in row.items():
             self.writer.add_scalar(name, value, step)
+        self.writer.flush()  # by itself only every two minutes: a run that fails would lose these
 
     def close(self) -> None:
         """Write what is still in memory."""

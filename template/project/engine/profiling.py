@@ -59,7 +59,7 @@ class Recorder:
         if cfg.steps and self.first <= self.last:
             self.profile = Marks() if cfg.nsight else timeline.recording(process.device)
         elif cfg.steps and process.is_main:
-            print(f"profile.steps = {cfg.steps} lie before step {done}: nothing is recorded")
+            print(f"profile.steps = {cfg.steps}: step {done} is done already, nothing is recorded")
 
     def before(self, step: int) -> None:
         """Called before each step."""

@@ -45,7 +45,7 @@ def test_export_leaves_other_files_alone(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(export, "write", stand_in)
     (own := tmp_path / "own").mkdir()
     (own / "config.toml").write_text("mine")
-    with pytest.raises(config.ConfigError, match=r"--output .*own: the folder has files that no"):
+    with pytest.raises(config.ConfigError, match=r"--output .*own: this export might replace"):
         checkpoints.main(["export", str(tmp_path / "run"), "--output", str(own)])
     assert (own / "config.toml").read_text() == "mine"
     (tmp_path / "empty").mkdir()
