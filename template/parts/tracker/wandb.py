@@ -31,8 +31,8 @@ class Tracker:
     # {% endif %}
         except (AuthenticationError, UsageError) as error:
             raise config.ConfigError(
-                f"Weights & Biases: {error}: `wandb login` or WANDB_API_KEY gives a key; "
-                "WANDB_MODE=offline and log.track=false need none"
+                "`wandb login` or WANDB_API_KEY gives a key; WANDB_MODE=offline and "
+                f"log.track=false need none. Weights & Biases says: {error}"
             ) from error
         except CommError as error:  # the training does not need the server
             print(f"warning: Weights & Biases does not answer: {error}", flush=True)
