@@ -1,15 +1,19 @@
-"""Says how a start begins: ranks, hosts, number of the start, versions and commit."""
+"""Says how a start begins: ranks, hosts, number, versions and commit. All ranks compare theirs."""
 
+import hashlib
+import json
 import os
 import platform
 import socket
 import subprocess
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from engine import distributed
+import config
+from engine import distributed, settings
 from engine.watch import lease
 
 MOST_NAMED = 4
@@ -30,6 +34,27 @@ def words(process: distributed.Process) -> str:
         f"python {platform.python_version()}, torch {torch.__version__}; "
         f"{commit(Path(__file__).parents[2])}"
     )
+
+
+def agree(process: distributed.Process, cfg: config.Config, sizes: dict[str, int]) -> None:
+    """Raise a RankError where this node has other values, data or programs than rank 0.
+
+    Texts of the sections run and data name places, which are each node's own, and so are workers.
+    """
+    own: dict[str, Any] = {"torch": str(torch.__version__), **sizes}
+    for name, value in settings.flat(cfg).items():
+        place_of_node = isinstance(value, str) and name.startswith(("run.", "data."))
+        if name != "data.workers" and not place_of_node:
+            own[name] = value
+    here = Path(__file__).parents[2]
+    for path in (*here.glob("*.py"), *here.glob("engine/**/*.py")):
+        own[str(path.relative_to(here))] = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    for name, value in json.loads(distributed.on_main(process, lambda: json.dumps(own))).items():
+        if own.get(name, value) != value:
+            raise settings.RankError(
+                f"{name} is {own[name]} here, but {value} on rank 0: all ranks need the same "
+                "config, data and programs"
+            )
 
 
 def counted(number: int, noun: str) -> str:

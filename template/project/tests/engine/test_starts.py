@@ -12,9 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 import train
-from engine import checkpoint, failures
+from engine import checkpoint, failures, loading
 from engine.state import TrainState
 from engine.watch import lease, starts
 from support import common, processes
@@ -51,6 +52,46 @@ def test_first_lines(tmp_path: Path) -> None:
         assert third.startswith("run " if start == 1 else "continuing from step_00000004.pt")
         assert ("train.max_steps was 4, is 6 from here on" in said) == (start == 2)
     assert not (tmp_path / "run" / checkpoint.OWNER).exists(), "the next start waits for nobody"
+
+
+def start_apart(argv: list[str], own: list[str], old: str, sizes: dict[str, int]) -> None:
+    """Train; rank 1 has words of its own, an old program or PyTorch, or data of other sizes."""
+    if os.environ["RANK"] == "1":
+        argv, build = [*argv, *own], loading.build
+        if old == "torch":
+            common.replace(torch, "__version__", "2.5.1")
+        elif old:
+            starts.__file__ = old
+        common.replace(loading, "build", lambda *a: _resized(build(*a), sizes))
+    train.main(argv)
+
+
+def _resized(loaders: loading.Loaders, sizes: dict[str, int]) -> loading.Loaders:
+    return loaders._replace(sizes=loaders.sizes | sizes)
+
+
+APART: dict[str, tuple[list[str], str, dict[str, int]]] = {
+    "optim.warmup_steps is 1 here, but 2 on rank 0": (["optim.warmup_steps=1"], "", {}),
+    "optim.py is ": ([], "{folder}/engine/watch/starts.py", {}),
+    "torch is 2.5.1 here, but ": ([], "torch", {}),
+    "training samples is 3 here, but ": ([], "", {"training samples": 3}),
+    "": (["data.workers=1", "data.folder={folder}/own"], "", {}),
+}
+
+
+@pytest.mark.parametrize("words", APART)
+def test_ranks_that_differ_do_not_train(words: str, tmp_path: Path) -> None:
+    """A node with other values, an old copy or other data; a folder of its own does no harm."""
+    own, old, sizes = APART[words]
+    (tmp_path / "engine" / "watch").mkdir(parents=True)
+    (tmp_path / "optim.py").write_text("old")
+    own, old = [word.format(folder=tmp_path) for word in own], old.format(folder=tmp_path)
+    world = processes.World(2, start_apart, [f"run.folder={tmp_path}", *SETTINGS], own, old, sizes)
+    codes = world.end(first_failure=True)
+    if words:
+        assert f"RankError: {words}" in world.answer(1)["error"], "ranks learn different things"
+    else:
+        assert codes == [0, 0], world.answer(1)["error"]
 
 
 def test_commit_is_that_of_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
