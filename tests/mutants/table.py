@@ -1078,7 +1078,7 @@ MUTATIONS = [
     Mutation("O6", "nobody tells a mistake of another node", "gpt", "engine/distributed.py",
         '        print(f"{who}error', '        not rank and print(f"{who}error',
         check="who has told is not in the source"),
-    Mutation("O6", "a told mistake is explained by all who follow", "slurm", "engine/distributed.py",
+    Mutation("O6", "whoever follows explains a told mistake", "slurm", "engine/distributed.py",
         "        list(failures.explain(error, told=True))\n", "",
         check="what others say after an error is not in the source"),
     Mutation("O6", "who has told a mistake is not asked for", "hosts", "engine/failures.py",
