@@ -1,4 +1,4 @@
-# What launch files and program tell each other about a job, in a folder that all its nodes see:
+# What launch files and program tell each other about a job, in a folder{{ ' that all its nodes see' if clusters != ['local'] }}:
 #
 #   STARTS    a line for each start, and for the error that ended it; the program deletes the file when it saves
 #   RUN       the program's: the name of the run

@@ -14,7 +14,7 @@ if [[ ${DEBUG:-0} == 1 ]]; then
     load_env {{ launch_folder }}/nccl.debug.env
 fi
 
-# The network between the nodes.
+# Sets NCCL up for this network.
 network_env() {
 # {% if network in ("gib", "fastrak") %}
 # {% filter indent(4, first=true) %}

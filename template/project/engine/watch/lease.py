@@ -126,6 +126,16 @@ def touched(path: Path) -> int:
         return os.fstat(file.fileno()).st_mtime_ns
 
 
+def refresh(*folders: Path) -> None:
+    """List folders, the outer before the inner: NFS asks its server what is there at a listing.
+
+    Else a node that has looked before does not see for a minute what another node writes.
+    """
+    for folder in folders:
+        with suppress(FileNotFoundError):
+            list(folder.iterdir())
+
+
 def machine() -> str:
     """The kernel, and the container whose process numbers this process sees; '' if not known.
 

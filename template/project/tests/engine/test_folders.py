@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import torch.distributed as dist
+from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.checkpoint.metadata import TensorProperties
 from torch.testing import assert_close
 
@@ -137,6 +139,18 @@ def test_failed_share_keeps_what_is_there(tmp_path: Path) -> None:
         assert "rank 1 cannot write: [Errno 27] File too large" in told
     found = checkpoint.found(tmp_path / "run" / checkpoint.FOLDER)
     assert [checkpoint.problem(path) for path in found] == [""] * 3
+
+
+def test_share_is_copied_by_the_rank_s_own_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each thread begins with the first GPU: torch's writer would wait for copies of that one."""
+    chosen = list[torch.device]()
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    monkeypatch.setattr(FileSystemWriter, "write_data", lambda *_: len(chosen))
+    process = distributed.Process(0, 3, 1, torch.device("cuda", 3))
+    chosen_before: Any = folders.Writer(tmp_path, process).write_data()
+    assert (chosen_before, chosen) == (1, [process.device]), "another GPU's copies are waited for"
 
 
 def train_apart(argv: list[str]) -> None:
