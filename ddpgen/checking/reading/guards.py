@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.reading.callers import uses
+from ddpgen.checking.reading.callers import is_called, uses
 from ddpgen.checking.reading.conditions import conditions
 from ddpgen.checking.reading.expressions import Function, keyword, matches, source
 from ddpgen.checking.reading.programs import Module, once
@@ -148,7 +148,7 @@ def _handed_over(module: Module, use: ast.expr) -> bool:
         parent = module.parents[parent]
     if not isinstance(parent, ast.Call):
         return True
-    return parent.func is not use and not matches(parent.func, _STARTS)
+    return not is_called(module, use) and not matches(parent.func, _STARTS)
 
 
 def _in_lambda(module: Module, node: ast.AST) -> bool:

@@ -10,6 +10,7 @@ from ddpgen.checking.reading.expressions import (
     last_part,
     matches,
     method_name,
+    names_in,
     operands,
     receiver,
     source,
@@ -86,8 +87,14 @@ def _ordered(module: Module, node: ast.expr) -> bool:
 
 
 def agreed(module: Module, node: ast.AST) -> bool:
-    """Whether ranks tell each other something in the function around a node."""
-    return matches(module.scope(node), GIVES)
+    """Whether ranks tell each other something in the function around a node.
+
+    What they gather counts where that is about the same names: they gather other things, too.
+    """
+    about = names_in(module.statement(node)) - {*module.imports}
+    calls = module.calls_below(module.scope(node))
+    giving = [call for call in calls if matches(call.func, GIVES)]
+    return any("gather" not in source(c.func) or names_in(*c.args) & about for c in giving)
 
 
 def listed(module: Module, node: ast.expr) -> bool | None:

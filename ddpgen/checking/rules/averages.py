@@ -16,6 +16,7 @@ from ddpgen.checking.reading.expressions import (
 )
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import binding, mentions
+from ddpgen.checking.reading.windows import goes_backward
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.output import divided
 
@@ -93,6 +94,8 @@ def sum_of_means(module: Module) -> Iterator[ast.AST]:
 def _is_own_mean(module: Module, value: ast.expr) -> bool:
     """Whether a value is a sum by a count, both of this rank alone."""
     total, count = operands(value, ast.Div) or (None, None)
+    if isinstance(value, ast.Call) and matches(value.func, _MEANS):
+        return not value.args or matches(value.func, r"^torch\.mean$")
     if total is None or count is None or mentions(module, count, _OF_ALL):
         return False
     calls = module.called("torch.distributed.all_reduce")
@@ -123,6 +126,8 @@ def _of_batches(module: Module, call: ast.Call, name: str) -> bool:
     """Whether the numbers of a list are means, one of each batch of a loop without gradients."""
     scope = module.scope(call)
     for added in module.methods("append", below=scope):
-        if source(receiver(added)) == name and added.args and module.loop(added):
+        loop = module.loop(added) if source(receiver(added)) == name and added.args else None
+        trains = any(goes_backward(module, c) for c in module.calls_below(loop)) if loop else True
+        if not trains:
             return mentions(module, added.args[0], r"\.mean\(|cross_entropy|criterion|loss_f")
     return False

@@ -3,7 +3,15 @@
 import ast
 from collections.abc import Iterator
 
-from ddpgen.checking.reading.expressions import constant, keyword, matches, receiver, unpacks
+from ddpgen.checking.reading.expressions import (
+    constant,
+    keyword,
+    last_part,
+    matches,
+    receiver,
+    source,
+    unpacks,
+)
 from ddpgen.checking.reading.guards import contexts
 from ddpgen.checking.reading.programs import Module, Program
 from ddpgen.checking.reading.values import DDP, binding
@@ -50,8 +58,11 @@ def scaler_with_bfloat16(module: Module) -> Iterator[ast.AST]:
         return
     casts = [call for _, call in module.program.called("autocast")]
     low = [c for c in casts if matches(c, r"\bbfloat16") and not matches(c, r"\b(float16|half)")]
-    if casts and len(low) == len(casts):
-        yield from (s for s in scalers(module) if keyword(s, "enabled") is None)
+    switches = {last_part(source(on)) for c in casts if (on := keyword(c, "enabled"))}
+    for scaler in scalers(module) if casts and len(low) == len(casts) else ():
+        on = keyword(scaler, "enabled")
+        if on is None or {last_part(source(on))} == switches:  # both, or none of them
+            yield scaler
 
 
 @rule(

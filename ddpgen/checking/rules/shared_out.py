@@ -15,7 +15,7 @@ from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import results, stands_for
 from ddpgen.checking.reading.windows import backwards
 from ddpgen.checking.registry import ERROR, rule
-from ddpgen.checking.rules.quiet import is_last, parts_of
+from ddpgen.checking.rules.quiet import is_last, is_never, parts_of
 from ddpgen.checking.rules.sharding import READ, begins_anew
 
 _SHARDS = "fully_shard"
@@ -37,6 +37,12 @@ def never_summed(module: Module) -> Iterator[ast.AST]:
     calls = [call for m in module.program.modules for call in m.methods(_SYNCS)]
     if all(call.args and constant(call.args[0]) is False for call in calls):
         yield from module.methods(_SYNCS)
+        return
+    for call in module.methods(_SYNCS):
+        loop = module.loop(call)
+        if loop is not None and call.args and any(backwards(module, loop)):
+            if any(is_never(*part, loop) for part in parts_of(module, call.args[0], True)):
+                yield call
 
 
 @rule(
