@@ -9,6 +9,11 @@ from ddpgen.checking.reading.programs import Module
 AGREES = r"reduce(?!_?lr)|gather|broadcast(?!_buffers)|over_ranks|across|sync_(?!batch)"
 # By which all ranks get what a rank has drawn.
 GIVES = r"broadcast(?!_buffers)|scatter|all_gather_object"
+# Rank 0's state sent to all.
+SENT = (
+    r"_sync_module_states|broadcast\w*\(\W*(\w+\.)*(p|t|v|k|x|value|param\w*|weights?|tensors?|buf\w*|"
+    r"\w*state\w*|obj\w*|ckpt|checkpoint|payload|loaded|data|model\w*|optim\w*|saved)\b"
+)
 _DEPTH = 3
 
 

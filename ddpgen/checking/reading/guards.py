@@ -27,6 +27,7 @@ _MAIN = re.compile(
     r"(_process|_rank)?(\([^()]*\))?",
     re.IGNORECASE,
 )
+NO_GRADIENTS = r"\b(no_grad|inference_mode)\b"
 _ASKS = r"(^|[._])(is_|get_\w*rank|should_)"
 _STARTS = r"spawn|run|launch|record|process|start_"
 _NAMED = r"rank|main_|_main|master|primary|chief|leader|coordinator|global_zero"
@@ -87,6 +88,13 @@ def contexts(module: Module, node: ast.AST) -> Iterator[ast.expr]:
             yield from (item.context_expr for item in above.items)
 
 
+def without_gradients(module: Module, node: ast.AST) -> bool:
+    """Whether the function around a node, or a context there, computes no gradients."""
+    function = module.function(node)
+    around = [*contexts(module, node), *(function.decorator_list if function else [])]
+    return any(matches(context, NO_GRADIENTS) for context in around)
+
+
 def _hints(module: Module, node: ast.expr, pattern: str, depth: int = 2) -> bool:
     """Whether a condition contains a pattern, itself or in what its names were set to."""
     text = source(node)
@@ -97,7 +105,8 @@ def _hints(module: Module, node: ast.expr, pattern: str, depth: int = 2) -> bool
     if re.search(pattern, text, re.IGNORECASE):
         return True
     names = [n for n in module.below(node) if isinstance(n, ast.Name | ast.Attribute)]
-    if pattern == SOME_RANK and not {*map(source, names)}.isdisjoint(_numbers(module)):
+    asked = {source(name) for name in names if source(name) in text}
+    if pattern == SOME_RANK and not asked.isdisjoint(_numbers(module)):
         return True
     if any(_set_by_some(module, name, pattern) for name in names):
         return True

@@ -126,7 +126,7 @@ def shuffled(module: Module, node: ast.expr) -> bool | None:
             if call.args and source(call.args[0]) == source(node)
             if owner or call.lineno < node.lineno
         )
-        if not _ordered(module, node) and any(_draws_alone(module, call) for call in before):
+        if not _ordered(module, node) and any(draws_alone(module, call) for call in before):
             return True
         return None
     if not isinstance(node, ast.Call):
@@ -135,11 +135,11 @@ def shuffled(module: Module, node: ast.expr) -> bool | None:
     if "sort" in name:
         return False
     if name in ("permutation", "randperm") or module.name(node.func) == "random.sample":
-        return _draws_alone(module, node)
+        return draws_alone(module, node)
     return None
 
 
-def _draws_alone(module: Module, call: ast.Call) -> bool:
+def draws_alone(module: Module, call: ast.Call) -> bool:
     """Whether a call draws numbers that differ from rank to rank."""
     if guarded(module, call, r"rank"):
         return False

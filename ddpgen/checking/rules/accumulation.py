@@ -4,8 +4,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.reading.callers import repeated
+from ddpgen.checking.reading.callers import repeated, uses
 from ddpgen.checking.reading.expressions import (
+    Function,
     constant,
     matches,
     names_in,
@@ -171,6 +172,35 @@ def window_dropped(module: Module) -> Iterator[ast.AST]:
                 found = binding(module, measured)
                 if found and matches(found.value, r"islice\(|batched\("):
                     yield node
+
+
+@rule(
+    "G5",
+    "what is left when the loop ends is never given on: its samples are never learnt from",
+    "step with what is left, and divide by the real number in the window",
+    severity=WARNING,
+)
+def rest_dropped(module: Module) -> Iterator[ast.AST]:
+    for function in module.all_functions:
+        for loop in (n for n in function.body if isinstance(n, ast.For)):
+            for node in (n for n in loop.body if isinstance(n, ast.If)):
+                full = re.fullmatch(r"len\((\w+)\) (==|>=) [\w.]+", source(node.test))
+                given = any(isinstance(n, ast.Yield) for n in module.below(node))
+                if not full or not given or not matches(loop, rf"\b{full[1]}\.append\("):
+                    continue
+                rest = function.body[function.body.index(loop) + 1 :]
+                if not any(matches(n, rf"\b{full[1]}\b") for n in rest):
+                    if _feeds_training(module, function):
+                        yield node.test
+
+
+def _feeds_training(module: Module, function: Function) -> bool:
+    """Whether a loop that trains goes over what a function gives."""
+    for other, use in uses(module, function):
+        loops = (n for n in other.above(use) if isinstance(n, ast.For))
+        if any(use in other.below(n.iter) and any(backwards(other, n)) for n in loops):
+            return True
+    return False
 
 
 @rule(

@@ -78,9 +78,10 @@ def every_rank_draws(module: Module) -> Iterator[ast.AST]:
     for call, name in module.calls:
         if re.fullmatch(r"tqdm(\.auto)?\.(tqdm|trange)", name):
             if keyword(call, "disable") is None and not guarded(module, call):
-                loop = module.parents[call]
-                around = loop if isinstance(loop, ast.For) else module.scope(call)
-                if any(module.methods("backward", below=around)):
+                loops = (n for n in module.above(call) if isinstance(n, ast.For))
+                around = next((n for n in loops if call in module.below(n.iter)), None)
+                inside = module.calls_below(around or module.scope(call))
+                if any(goes_backward(module, inner) for inner in inside):
                     yield call
 
 

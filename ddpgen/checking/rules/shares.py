@@ -11,10 +11,11 @@ from ddpgen.checking.reading.expressions import (
     last_part,
     method_name,
     operands,
+    source,
     unpacks,
 )
 from ddpgen.checking.reading.guards import guarded
-from ddpgen.checking.reading.orders import agreed, comes_from, listed, shuffled
+from ddpgen.checking.reading.orders import agreed, comes_from, draws_alone, listed, shuffled
 from ddpgen.checking.reading.programs import Module, leads_to
 from ddpgen.checking.reading.seeds import LIBRARIES, OWN, commonly_seeded
 from ddpgen.checking.reading.values import (
@@ -85,6 +86,23 @@ def share_of_own_order(module: Module) -> Iterator[ast.AST]:
         test = _drawn_here if is_stream(module.owner(node)) else shuffled
         if on_ranks(module, node) and comes_from(module, whole, test):
             yield node
+
+
+@rule(
+    "S3",
+    "each rank has shuffled this list by itself: a number means another sample on each of them",
+    "shuffle with one seed on all ranks, as random.Random(seed + epoch), or after the share",
+)
+def numbers_of_own_order(module: Module) -> Iterator[ast.AST]:
+    if not module.program.called("DistributedSampler"):
+        return
+    for call in module.methods("shuffle"):
+        owner = module.owner(call)
+        bases = [source(base) for base in owner.bases] if owner else []
+        own = call.args and source(call.args[0]).startswith("self.")
+        if own and any(base.endswith("Dataset") for base in bases) and not is_stream(owner):
+            if draws_alone(module, call) and on_ranks(module, call):
+                yield call
 
 
 def _drawn_here(module: Module, node: ast.expr) -> bool | None:
