@@ -8,7 +8,7 @@ from ddpgen.checking.reading.callers import is_called, uses
 from ddpgen.checking.reading.conditions import conditions
 from ddpgen.checking.reading.expressions import Function, keyword, matches, source
 from ddpgen.checking.reading.programs import Module, once
-from ddpgen.checking.reading.values import bindings, stands_for
+from ddpgen.checking.reading.values import binding, bindings, stands_for
 
 # Anything that may single out a rank. Rules that demand a guard are silent where one of these is.
 SOME_RANK = (
@@ -105,8 +105,7 @@ def _hints(module: Module, node: ast.expr, pattern: str, depth: int = 2) -> bool
     if re.search(pattern, text, re.IGNORECASE):
         return True
     names = [n for n in module.below(node) if isinstance(n, ast.Name | ast.Attribute)]
-    asked = {source(name) for name in names if source(name) in text}
-    if pattern == SOME_RANK and not asked.isdisjoint(_numbers(module)):
+    if pattern == SOME_RANK and not {*map(source, names)}.isdisjoint(_numbers(module)):
         return True
     if any(_set_by_some(module, name, pattern) for name in names):
         return True
@@ -135,7 +134,9 @@ def _numbers(module: Module) -> set[str]:
     """Names that are numbers of ranks or of their GPUs, whatever they are called: `gpu == 0`."""
     given = [keyword(call, "rank", 4) for call in module.called("init_process_group")]
     given += [keyword(call, "device", 0) for call in module.called("torch.cuda.set_device")]
-    return {source(node) for node in given if isinstance(node, ast.Name | ast.Attribute)}
+    named = [node for node in given if isinstance(node, ast.Name | ast.Attribute)]
+    made = [(node, binding(module, node)) for node in named]  # a device tells its kind, too
+    return {source(n) for n, b in made if not (b and matches(b.value, r"^torch\.device\("))}
 
 
 def _set_by_some(module: Module, name: ast.expr, pattern: str) -> bool:

@@ -71,7 +71,7 @@ def last_one_not_summed(module: Module) -> Iterator[ast.AST]:
 def memory_as_it_was(module: Module) -> Iterator[ast.AST]:
     for call in module.methods("to_empty"):
         after = [c for c in module.calls_below(module.scope(call)) if c.lineno > call.lineno]
-        after = [c for c in after if not conditions(module, c)]
+        after = [c for c in after if not (matches(c.func, "load") and conditions(module, c))]
         inside = (f for c in after for _, f in module.callees(c))
         read = module.program.says(READ) and not begins_anew(module)
         if not read and not any(matches(c.func, _FILLS) for c in after):
