@@ -735,6 +735,27 @@ checkpoint_id=str(target / str(dist.get_rank())))
         "--rdzv_endpoint='$MASTER_ADDR:$MASTER_PORT'",
         "L1",
     ),
+    "exit lost": (
+        """\
+exit "$status"
+""",
+        """\
+exit 0
+""",
+        "L8",
+    ),
+    "status of echo": (
+        """\
+    pretrain.py
+status=$?
+""",
+        """\
+    pretrain.py
+echo finished
+status=$?
+""",
+        "L8",
+    ),
 }
 # What may stand there instead: in turn the text that goes, and the text that comes.
 RIGHT = {

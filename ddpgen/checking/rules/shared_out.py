@@ -24,8 +24,8 @@ _SHARDS = "fully_shard"
 _SYNCS = "set_requires_gradient_sync"
 # What gives memory its values.
 _FILLS = (
-    r"init|reset_parameters|(?<!data)load(?!er)|from_pretrained|normal_|uniform_|fill_|zero_|ones_|set_state_dict|"
-    r"set_model_state_dict|broadcast"
+    r"init|reset_parameters|(?<!data)load(?!er)|from_pretrained|normal_|uniform_|fill_|ones_|"
+    r"zero_(?!grad)|set_state_dict|set_model_state_dict|broadcast"
 )
 
 
