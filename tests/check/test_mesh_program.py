@@ -331,13 +331,6 @@ MISTAKES = {
         "impl=CheckpointImpl.REENTRANT",
         "G12",
     ),
-    "no weights": (
-        """\
-    model.init_weights()
-""",
-        "",
-        "F8",
-    ),
     "seed by rank first": (
         """\
     torch.manual_seed(11)
