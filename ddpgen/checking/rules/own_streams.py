@@ -1,4 +1,4 @@
-"""S2, S3, S7: streams that deal their files or samples out to ranks by themselves."""
+"""S2, S3, S5, S7: streams that deal their files or samples out to ranks by themselves."""
 
 import ast
 import re
