@@ -19,3 +19,13 @@ def replaced(text: str, *changes: str) -> str:
         assert old in text, old
         text = text.replace(old, new, 1)
     return text
+
+
+def changed(files: dict[str, str], *changes: str) -> dict[str, str]:
+    """A program's files with changes, each in the first file that has what goes."""
+    found = dict(files)
+    for old, new in zip(changes[::2], changes[1::2], strict=True):
+        name = next((name for name, text in found.items() if old in text), None)
+        assert name is not None, old
+        found[name] = found[name].replace(old, new, 1)
+    return found

@@ -13,12 +13,15 @@ from ddpgen.checking.reading.expressions import (
     method_name,
     receiver,
     source,
+    stored_in,
 )
 from ddpgen.checking.reading.programs import Module, once
 
 _TO_DEVICE = ("to", "cuda", "xpu", "npu")
 # What `to` gets where it changes the type of numbers.
 _TYPE = r"dtype|promote_types|torch\.(b?float|double|half|u?int|long|bool)\d*\b|memory_format"
+# Other forms of a tensor.
+_FORMS = ("contiguous", "flatten", "float", "long", "reshape", "squeeze", "unsqueeze", "view")
 # Losses by name; methods of meters and lists are none.
 _LOSS = re.compile(r"(?!.*(meter|log|print))\w*(criterion|loss|cross_entropy)\w*", re.IGNORECASE)
 # Parts that need not be tensors, or may stay on the CPU.
@@ -52,9 +55,11 @@ def unpacked(module: Module) -> Iterator[Parts]:
             if len(names) > 1:
                 yield Parts(node, names, node)
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple | ast.List):
-            names = _names(node.targets[0])
+            where = module.loop(node) or module.scope(node)
+            # What is called `ids` may be a part of another kind, until somebody moves that.
+            names = _names(node.targets[0]) | (stored_in(*node.targets) & moved(module, where))
             if len(names) > 1 and isinstance(node.value, ast.Name | ast.Attribute | ast.Call):
-                yield Parts(node, names, module.loop(node) or module.scope(node))
+                yield Parts(node, names, where)
 
 
 def _without_counter(loop: ast.For) -> ast.expr:
@@ -142,10 +147,17 @@ def is_loss(module: Module, call: ast.Call) -> bool:
 
 
 def given(call: ast.Call) -> dict[str, ast.expr]:
-    """The plain names that a call is given, as `a`, `*a` or `key=a`."""
+    """The plain names that a call is given, as `a`, `*a`, `key=a` or `a.flatten()`."""
     values = [*call.args, *(k.value for k in call.keywords)]
     bare = [v.value if isinstance(v, ast.Starred) else v for v in values]
-    return {value.id: value for value in bare if isinstance(value, ast.Name)}
+    return {inner.id: value for value in bare if isinstance(inner := _shaped(value), ast.Name)}
+
+
+def _shaped(node: ast.expr) -> ast.expr:
+    """What another form is made of, on the same device: `a.view(-1)`."""
+    while isinstance(node, ast.Call) and method_name(node) in _FORMS:
+        node = receiver(node)
+    return node
 
 
 def reaching_losses(module: Module, parts: Parts) -> dict[str, ast.expr]:

@@ -26,6 +26,22 @@ def uses(module: Module, function: Function) -> Iterator[tuple[Module, ast.expr]
             continue
         if module.program.means(other, node, module, function):
             yield other, node
+    if method:
+        yield from _by_text(module, name)
+
+
+def _by_text(module: Module, name: str) -> Iterator[tuple[Module, ast.expr]]:
+    """Where a method is called by its name as a text: `self.call("on_step_end")`."""
+    for other, text in module.program.texts.get(name, []):
+        call = other.parents[text]
+        if isinstance(call, ast.Call) and text in module.program.looked_up(other, call):
+            yield other, text
+
+
+def is_called(module: Module, use: ast.expr) -> bool:
+    """Whether a use of a function is a call, rather than a value that somebody else may call."""
+    parent = module.parents[use]
+    return isinstance(use, ast.Constant) or (isinstance(parent, ast.Call) and parent.func is use)
 
 
 def _annotates(module: Module, node: ast.AST) -> bool:

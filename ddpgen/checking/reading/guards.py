@@ -4,11 +4,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.reading.callers import uses
+from ddpgen.checking.reading.callers import is_called, uses
 from ddpgen.checking.reading.conditions import conditions
 from ddpgen.checking.reading.expressions import Function, keyword, matches, source
 from ddpgen.checking.reading.programs import Module, once
-from ddpgen.checking.reading.values import bindings, stands_for
+from ddpgen.checking.reading.values import binding, bindings, stands_for
 
 # Anything that may single out a rank. Rules that demand a guard are silent where one of these is.
 SOME_RANK = (
@@ -27,6 +27,7 @@ _MAIN = re.compile(
     r"(_process|_rank)?(\([^()]*\))?",
     re.IGNORECASE,
 )
+NO_GRADIENTS = r"\b(no_grad|inference_mode)\b"
 _ASKS = r"(^|[._])(is_|get_\w*rank|should_)"
 _STARTS = r"spawn|run|launch|record|process|start_"
 _NAMED = r"rank|main_|_main|master|primary|chief|leader|coordinator|global_zero"
@@ -87,6 +88,13 @@ def contexts(module: Module, node: ast.AST) -> Iterator[ast.expr]:
             yield from (item.context_expr for item in above.items)
 
 
+def without_gradients(module: Module, node: ast.AST) -> bool:
+    """Whether the function around a node, or a context there, computes no gradients."""
+    function = module.function(node)
+    around = [*contexts(module, node), *(function.decorator_list if function else [])]
+    return any(matches(context, NO_GRADIENTS) for context in around)
+
+
 def _hints(module: Module, node: ast.expr, pattern: str, depth: int = 2) -> bool:
     """Whether a condition contains a pattern, itself or in what its names were set to."""
     text = source(node)
@@ -126,7 +134,9 @@ def _numbers(module: Module) -> set[str]:
     """Names that are numbers of ranks or of their GPUs, whatever they are called: `gpu == 0`."""
     given = [keyword(call, "rank", 4) for call in module.called("init_process_group")]
     given += [keyword(call, "device", 0) for call in module.called("torch.cuda.set_device")]
-    return {source(node) for node in given if isinstance(node, ast.Name | ast.Attribute)}
+    named = [node for node in given if isinstance(node, ast.Name | ast.Attribute)]
+    made = [(node, binding(module, node)) for node in named]  # a device tells its kind, too
+    return {source(n) for n, b in made if not (b and matches(b.value, r"^torch\.device\("))}
 
 
 def _set_by_some(module: Module, name: ast.expr, pattern: str) -> bool:
@@ -148,7 +158,7 @@ def _handed_over(module: Module, use: ast.expr) -> bool:
         parent = module.parents[parent]
     if not isinstance(parent, ast.Call):
         return True
-    return parent.func is not use and not matches(parent.func, _STARTS)
+    return not is_called(module, use) and not matches(parent.func, _STARTS)
 
 
 def _in_lambda(module: Module, node: ast.AST) -> bool:

@@ -26,7 +26,7 @@ _GPUS = re.compile(
     r"local_?(world_?)?size|slurm_gpus_on_node"
 )
 _EITHER = re.compile(rf"{_COUNT}(gpus|n?procs|devices)|gpu_count|device_count")
-_OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
+OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -79,11 +79,11 @@ def value(module: Module, node: ast.AST | None, rank: Rank, depth: int = 8) -> i
     known = constant(node)
     if node is None or depth == 0 or isinstance(known, int):
         return known if isinstance(known, int) else None
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+    if isinstance(node, ast.BinOp) and type(node.op) in OPERATIONS:
         left, right = (value(module, n, rank, depth - 1) for n in (node.left, node.right))
         if left is None or right is None:
             return None
-        return _OPERATIONS[type(node.op)](left, right)
+        return OPERATIONS[type(node.op)](left, right)
     if isinstance(node, ast.Call):
         return _called(module, node, rank, depth)
     if isinstance(node, ast.Subscript):

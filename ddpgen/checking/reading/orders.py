@@ -10,6 +10,7 @@ from ddpgen.checking.reading.expressions import (
     last_part,
     matches,
     method_name,
+    names_in,
     operands,
     receiver,
     source,
@@ -86,8 +87,14 @@ def _ordered(module: Module, node: ast.expr) -> bool:
 
 
 def agreed(module: Module, node: ast.AST) -> bool:
-    """Whether ranks tell each other something in the function around a node."""
-    return matches(module.scope(node), GIVES)
+    """Whether ranks tell each other something in the function around a node.
+
+    What they gather counts where that is about the same names: they gather other things, too.
+    """
+    about = names_in(module.statement(node)) - {*module.imports}
+    calls = module.calls_below(module.scope(node))
+    giving = [call for call in calls if matches(call.func, GIVES)]
+    return any("gather" not in source(c.func) or names_in(*c.args) & about for c in giving)
 
 
 def listed(module: Module, node: ast.expr) -> bool | None:
@@ -119,7 +126,7 @@ def shuffled(module: Module, node: ast.expr) -> bool | None:
             if call.args and source(call.args[0]) == source(node)
             if owner or call.lineno < node.lineno
         )
-        if not _ordered(module, node) and any(_draws_alone(module, call) for call in before):
+        if not _ordered(module, node) and any(draws_alone(module, call) for call in before):
             return True
         return None
     if not isinstance(node, ast.Call):
@@ -128,11 +135,11 @@ def shuffled(module: Module, node: ast.expr) -> bool | None:
     if "sort" in name:
         return False
     if name in ("permutation", "randperm") or module.name(node.func) == "random.sample":
-        return _draws_alone(module, node)
+        return draws_alone(module, node)
     return None
 
 
-def _draws_alone(module: Module, call: ast.Call) -> bool:
+def draws_alone(module: Module, call: ast.Call) -> bool:
     """Whether a call draws numbers that differ from rank to rank."""
     if guarded(module, call, r"rank"):
         return False

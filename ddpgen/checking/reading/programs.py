@@ -125,7 +125,37 @@ class Program:
         """The functions of the program that a call may mean; none if it is of another package."""
         name = last_part(module.name(call.func)) or method_name(call)
         found = self.functions.get(name, [])
-        return [(m, f) for m, f in found if self.means(module, call.func, m, f)]
+        meant = [(m, f) for m, f in found if self.means(module, call.func, m, f)]
+        for text in self.looked_up(module, call) if self._by_name else ():
+            named = self.functions.get(str(text.value), [])
+            meant += [(m, f) for m, f in named if isinstance(m.parents[f], ast.ClassDef)]
+        return meant
+
+    def looked_up(self, module: Module, call: ast.Call) -> list[ast.Constant]:
+        """The texts that a call gives to a function which calls methods by their names."""
+        name = last_part(module.name(call.func)) or method_name(call)
+        found = [(m, f) for m, f in self.functions.get(name, []) if f in self._by_name]
+        if not any(self.means(module, call.func, m, f) for m, f in found):
+            return []
+        return [node for node in call.args if isinstance(node, ast.Constant)]
+
+    @cached_property
+    def _by_name(self) -> set[Function]:
+        """The functions that call methods by names which they get: `getattr(x, name)(y)`."""
+        calls = [(m, call) for m, call in self.names.get("getattr", []) if len(call.args) == 2]
+        calls = [(m, call) for m, call in calls if isinstance(call.args[1], ast.Name)]
+        around = [(m.function(c), m.parents[c], c) for m, c in calls]
+        return {f for f, a, c in around if f and isinstance(a, ast.Call) and a.func is c}
+
+    @cached_property
+    def texts(self) -> dict[str, list[tuple[Module, ast.Constant]]]:
+        """Texts that calls get by position; nothing where no function looks up methods."""
+        found: dict[str, list[tuple[Module, ast.Constant]]] = defaultdict(list)
+        for module in self.modules if self._by_name else ():
+            for node in (n for call, _ in module.calls for n in call.args):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    found[node.value].append((module, node))
+        return dict(found)
 
     def means(self, module: Module, node: ast.AST, home: Module, function: Function) -> bool:
         """Whether a name or attribute in `module` may be a function (or class) of `home`."""

@@ -3,7 +3,7 @@
 import ast
 import re
 
-from ddpgen.checking.reading.expressions import last_part, method_name
+from ddpgen.checking.reading.expressions import last_part, matches, method_name
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import mentions
 
@@ -34,8 +34,9 @@ def _seeds_alike(module: Module, kind: str) -> bool:
             r"torch\.((cuda|mps|xpu)\.|(initial_)?seed$)", name
         ):
             continue
-        inner = {_library(m, c) for m, c in module.calls_behind(call) if _seeds(m, c)}
-        if not (inner or {_library(module, call)}) & {"", kind}:
+        behind = [(m, c) for m, c in module.calls_behind(call) if _seeds(m, c)]
+        inner = {_library(m, c) for m, c in behind if not any(matches(v, OWN) for v in c.args)}
+        if not ((inner or {"none"}) if behind else {_library(module, call)}) & {"", kind}:
             continue
         values = [*call.args, *(k.value for k in call.keywords)]
         # Without a value a function of another package may take one that is fixed.

@@ -24,6 +24,7 @@ from ddpgen.checking.reading.source import exclusive
 DEPTH = 5
 DDP = "DistributedDataParallel"
 Test = Callable[[Module, ast.expr], bool | ast.expr | None]
+_Part = tuple[ast.expr, ast.expr, int | None]  # a target, what comes there, and its place in that
 
 
 class Binding(NamedTuple):
@@ -32,6 +33,7 @@ class Binding(NamedTuple):
     line: int
     value: ast.expr
     statement: ast.AST
+    place: int | None = None  # among several that come out of the value
 
 
 @once
@@ -42,36 +44,37 @@ def bindings(module: Module) -> dict[tuple[ast.AST, str], list[Binding]]:
     """
     found: dict[tuple[ast.AST, str], list[Binding]] = defaultdict(list)
     for node in module.nodes:
-        for target, value in _assignments(node):
+        for target, value, number in _assignments(node):
             text = source(target)
             place: ast.AST = module.scope(target)
             if text.startswith("self."):
                 place = module.owner(target) or place
-            found[place, text].append(Binding(target.lineno, value, node))
+            found[place, text].append(Binding(target.lineno, value, node, number))
     return dict(found)
 
 
-def _assignments(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+def _assignments(node: ast.AST) -> Iterator[_Part]:
     if isinstance(node, ast.Assign):
         for target in node.targets:
             yield from _unpacked(target, node.value)
     elif isinstance(node, ast.AnnAssign | ast.NamedExpr | ast.AugAssign) and node.value:
-        yield node.target, node.value
+        yield node.target, node.value, None
     elif isinstance(node, ast.For):
         yield from _unpacked(node.target, node.iter)
     elif isinstance(node, ast.withitem) and node.optional_vars:
-        yield node.optional_vars, node.context_expr
+        yield node.optional_vars, node.context_expr, None
 
 
-def _unpacked(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+def _unpacked(target: ast.expr, value: ast.expr, place: int | None = None) -> Iterator[_Part]:
     if not isinstance(target, ast.Tuple | ast.List):
-        yield target, value
+        yield target, value, place
         return
-    parts: list[ast.expr] = [value] * len(target.elts)
-    if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(parts):
-        parts = value.elts
-    for each, part in zip(target.elts, parts, strict=True):
-        yield from _unpacked(each, part)
+    written = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
+    for number, each in enumerate(target.elts):
+        if written and isinstance(value, ast.Tuple | ast.List):
+            yield from _unpacked(each, value.elts[number])
+        else:
+            yield from _unpacked(each, value, number)
 
 
 def binding(module: Module, node: ast.expr) -> Binding | None:
@@ -123,9 +126,33 @@ def stands_for(module: Module, node: ast.AST) -> Iterator[tuple[Module, ast.expr
         if found := binding(module, node):
             each = [found, *_otherwise(module, node, found)]
             on_ranks = [b for b in each if not without_ddp(module, b.statement)]
-            yield from ((module, b.value) for b in on_ranks or each)
+            for got in on_ranks or each:
+                yield from _part(module, got)
         else:
-            yield from arguments(module, node)
+            yield from [*arguments(module, node)] or _of_another(module, node)
+
+
+def _of_another(module: Module, node: ast.expr) -> Iterator[tuple[Module, ast.expr]]:
+    """What a class sets an attribute of its objects to: `trainer.rank` of the class Trainer."""
+    given = parameter(module, node.value) if isinstance(node, ast.Attribute) else None
+    if given is None or not isinstance(node, ast.Attribute) or given.arg == "self":
+        return
+    named = last_part(module.name(given.annotation)) if given.annotation else given.arg
+    for other in module.program.modules:
+        for (place, text), found in bindings(other).items():
+            same = isinstance(place, ast.ClassDef) and place.name.lower() == named.lower()
+            if same and text == f"self.{node.attr}":
+                yield other, found[-1].value
+
+
+def _part(module: Module, got: Binding) -> Iterator[tuple[Module, ast.expr]]:
+    """A value, or the part of what a function returns: `rank, world = setup()`."""
+    found = []
+    if isinstance(got.statement, ast.Assign) and isinstance(got.value, ast.Call):
+        for other, value in results(module, got.value) if got.place is not None else ():
+            if isinstance(value, ast.Tuple) and len(value.elts) > (got.place or 0):
+                found.append((other, value.elts[got.place or 0]))
+    yield from found or [(module, got.value)]
 
 
 @once

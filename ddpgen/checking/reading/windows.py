@@ -50,11 +50,12 @@ def windows(module: Module) -> Iterator[Window]:
         loop = module.loop(backward)
         if loop is None:
             continue
-        inside = [step for step in module.methods("step", below=loop) if is_update(step)]
+        calls = [call for call in module.calls_below(loop) if updates(module, call, 1)]
+        inside = [call for call in calls if not goes_backward(module, call, 1)]
         for step in inside:
             around = [c for c in conditions(module, step) if c not in conditions(module, backward)]
             tests = [(_named(module, test), outcome) for test, outcome in around]
-            if counting := [test for test, outcome in tests if _counts(test, outcome)]:
+            if counting := [test for test, outcome in tests if _counts(module, test, outcome)]:
                 yield Window(loop, counting[0])
                 break
         few = isinstance(loop, ast.For) and _over_micro_batches(loop)
@@ -80,10 +81,12 @@ def is_update(call: ast.Call) -> bool:
     return matches(receiver(call), OPTIMIZER) and not matches(receiver(call), SCHEDULER)
 
 
-def _counts(test: ast.expr, outcome: bool) -> bool:
+def _counts(module: Module, test: ast.expr, outcome: bool) -> bool:
     """Whether a condition with this outcome chooses one turn of several."""
     others = isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.NotEq)
-    return others != outcome and any(operands(node, ast.Mod) for node in ast.walk(test))
+    named = (binding(module, node) for node in ast.walk(test) if isinstance(node, ast.Name))
+    each = [test, *(found.value for found in named if found)]
+    return others != outcome and any(operands(n, ast.Mod) for v in each for n in ast.walk(v))
 
 
 def step_follows(module: Module, loop: ast.For | ast.While) -> bool:
@@ -110,6 +113,6 @@ def each_time(module: Module, call: ast.AST, loop: ast.AST) -> bool:
 
 def step_functions(module: Module, window: Window) -> list[ast.AST]:
     """The functions of this module that a window's loop calls for one micro-batch."""
-    calls = [call for call in backwards(module, window.loop) if call.args]
+    calls = [call for call in backwards(module, window.loop) if call.args or call.keywords]
     found = [f for call in calls for m, f in module.callees(call) if m is module]
     return [f for f in found if not any(map(is_update, module.methods("step", below=f)))]

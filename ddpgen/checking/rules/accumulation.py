@@ -4,8 +4,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.reading.callers import repeated
+from ddpgen.checking.reading.callers import repeated, uses
 from ddpgen.checking.reading.expressions import (
+    Function,
     constant,
     matches,
     names_in,
@@ -37,10 +38,17 @@ def no_no_sync(module: Module) -> Iterator[ast.AST]:
     quiet = ("no_sync", "require_backward_grad_sync", "set_requires_gradient_sync")
     if any(map(module.program.references, quiet)) or not module.program.calls(DDP):
         return
-    if module.program.calls("accumulate"):  # a context manager of somebody's
-        return
+    if any(matches(c, r"\baccumulate\(") for m in module.program.modules for c in _contexts(m)):
+        return  # of somebody's
     for window in windows(module):
         yield next(backwards(module, window.loop))
+
+
+def _contexts(module: Module) -> Iterator[ast.expr]:
+    """What the statements of a module enter."""
+    for node in module.nodes:
+        if isinstance(node, ast.withitem):
+            yield node.context_expr
 
 
 @rule(
@@ -51,12 +59,19 @@ def no_no_sync(module: Module) -> Iterator[ast.AST]:
 def forward_outside(module: Module) -> Iterator[ast.AST]:
     for node in module.nodes:
         items = node.items if isinstance(node, ast.With) else []
-        if isinstance(node, ast.With) and any(matches(i.context_expr, "no_sync") for i in items):
+        quiet = any(may_be_quiet(module, item.context_expr) for item in items)
+        if isinstance(node, ast.With) and quiet:
             for call in module.methods("backward", below=node):
                 made = [binding(module, n) for n in _losses(module, receiver(call))]
                 early = any(found and found.line < node.lineno for found in made)
                 if early and not names_in(receiver(call)) & stored_in(*node.body):
                     yield call
+
+
+def may_be_quiet(module: Module, context: ast.expr) -> bool:
+    """Whether a context may be no_sync, itself or by what its name was set to."""
+    found = binding(module, context) if isinstance(context, ast.Name) else None
+    return matches(found.value if found else context, "no_sync")
 
 
 def _losses(module: Module, value: ast.expr) -> list[ast.expr]:
@@ -134,9 +149,10 @@ def window_left_over(module: Module) -> Iterator[ast.AST]:
         test, loop = window.test, window.loop
         if not isinstance(test, ast.Compare) or not isinstance(loop, ast.For):
             continue
-        endless = not matches(loop.iter, r"^enumerate\(\w*(load|batch|data)")
+        endless = not matches(loop.iter, r"^enumerate\([\w.]*(load|batch|data)")
         if not endless and repeated(module, loop) and not step_follows(module, loop):
-            if not module.program.says(r"drop_last=True|islice\("):
+            counts = any(operands(node, ast.Mod) for node in ast.walk(test))
+            if counts and not module.program.says(r"islice\("):
                 yield test
 
 
@@ -156,6 +172,35 @@ def window_dropped(module: Module) -> Iterator[ast.AST]:
                 found = binding(module, measured)
                 if found and matches(found.value, r"islice\(|batched\("):
                     yield node
+
+
+@rule(
+    "G5",
+    "what is left when the loop ends is never given on: its samples are never learnt from",
+    "step with what is left, and divide by the real number in the window",
+    severity=WARNING,
+)
+def rest_dropped(module: Module) -> Iterator[ast.AST]:
+    for function in module.all_functions:
+        for loop in (n for n in function.body if isinstance(n, ast.For)):
+            for node in (n for n in loop.body if isinstance(n, ast.If)):
+                full = re.fullmatch(r"len\((\w+)\) (==|>=) [\w.]+", source(node.test))
+                given = any(isinstance(n, ast.Yield) for n in module.below(node))
+                if not full or not given or not matches(loop, rf"\b{full[1]}\.append\("):
+                    continue
+                rest = function.body[function.body.index(loop) + 1 :]
+                if not any(matches(n, rf"\b{full[1]}\b") for n in rest):
+                    if _feeds_training(module, function):
+                        yield node.test
+
+
+def _feeds_training(module: Module, function: Function) -> bool:
+    """Whether a loop that trains goes over what a function gives."""
+    for other, use in uses(module, function):
+        loops = (n for n in other.above(use) if isinstance(n, ast.For))
+        if any(use in other.below(n.iter) and any(backwards(other, n)) for n in loops):
+            return True
+    return False
 
 
 @rule(

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from ddpgen.checking.reading.agreements import agreed, shares
 from ddpgen.checking.reading.expressions import (
     Function,
-    first_name,
     matches,
     names_in,
     receiver,
@@ -16,8 +15,8 @@ from ddpgen.checking.reading.expressions import (
 )
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.seeds import LIBRARIES, commonly_seeded
-from ddpgen.checking.reading.values import binding, is_ddp
-from ddpgen.checking.reading.windows import backwards, goes_backward, updates
+from ddpgen.checking.reading.values import binding, is_ddp, mentions
+from ddpgen.checking.reading.windows import backwards, goes_backward, step_follows, updates
 from ddpgen.checking.registry import rule
 
 WRAPPED = r"DistributedDataParallel|FullyShardedDataParallel|fully_shard"
@@ -48,6 +47,7 @@ def skipped_alone(module: Module) -> Iterator[ast.AST]:
         elif matches(node.type, r"RuntimeError|OutOfMemory|^Exception$"):
             # Where nothing is updated, something is measured.
             updated = any(updates(module, call, 2) for call in module.calls_below(loop))
+            updated |= isinstance(loop, ast.For) and step_follows(module, loop)
             if updated and _passes_over(node) and _breaks_off(module, node, loop):
                 yield node
 
@@ -117,12 +117,22 @@ def decided_by_own_draw(module: Module) -> Iterator[ast.AST]:
 def decided_by_own_samples(module: Module) -> Iterator[ast.AST]:
     for node in _deciding(module):
         loop = module.loop(node)
-        if isinstance(loop, ast.For) and matches(loop.iter, _BATCHES):
-            names = stored_in(loop.target)
-            parts = (n for n in module.below(loop) if isinstance(n, ast.Assign))
-            names |= {n for part in parts if names_in(part.value) & names for n in stored_in(part)}
+        if isinstance(loop, ast.For):
+            names = _from_batches(module, loop)
+            parts = [n for n in ast.walk(node.test) if isinstance(n, ast.comprehension)]
+            names |= {n for p in parts if names_in(p.iter) & names for n in names_in(p.target)}
             if any(_asks_for_values(module, part, names) for part in ast.walk(node.test)):
                 yield node
+
+
+def _from_batches(module: Module, loop: ast.For) -> set[str]:
+    """The names that get the samples of a turn, or parts of them."""
+    names = stored_in(loop.target) if mentions(module, loop.iter, _BATCHES, 1) else set[str]()
+    for part in (n for n in module.below(loop) if isinstance(n, ast.Assign)):
+        drawn = isinstance(part.value, ast.Call) and matches(part.value.func, "^next$")
+        if drawn or names_in(part.value) & names:
+            names |= stored_in(part)
+    return names
 
 
 def _asks_for_values(module: Module, node: ast.AST, names: set[str]) -> bool:
@@ -133,7 +143,7 @@ def _asks_for_values(module: Module, node: ast.AST, names: set[str]) -> bool:
         return False
     of_torch = module.name(node.func).startswith("torch.") and node.args
     tensor = node.args[0] if of_torch else receiver(node)
-    return first_name(tensor) in names and matches(node.func, _VALUES)
+    return bool(names_in(tensor) & names) and matches(node.func, _VALUES)
 
 
 def _deciding(module: Module) -> Iterator[ast.If]:

@@ -1,6 +1,7 @@
 """G6, O2: metrics of a validation that are averages of averages, or sums of averages."""
 
 import ast
+import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.expressions import (
@@ -16,6 +17,7 @@ from ddpgen.checking.reading.expressions import (
 )
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import binding, mentions
+from ddpgen.checking.reading.windows import goes_backward
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.output import divided
 
@@ -66,6 +68,46 @@ def running_sum(module: Module) -> Iterator[ast.AST]:
             yield call
 
 
+@rule(
+    "O2",
+    "other sums are reduced over the ranks here, and this one is not: it is one rank's own",
+    "reduce sums and counts over all ranks, then divide",
+)
+def one_sum_left_out(module: Module) -> Iterator[ast.AST]:
+    for function in module.all_functions:
+        loops = (n for n in module.below(function) if isinstance(n, ast.For))
+        sums = [n for loop in loops if module.loop(loop) is None for n in _sums(module, loop)]
+        calls = module.calls_below(function) if sums else []
+        joined = [c for c in calls if re.search(r"reduce|gather", module.name(c.func))]
+        reduced = {name for call in joined for name in _behind(module, *call.args)}
+        handed = [*joined, *(c for c in calls if module.callees(c))]  # which may reduce as well
+        given = {name for call in handed for name in _behind(module, *call.args)}
+        names = {source(_whole(n.target)) for n in sums}
+        ends = [n.value for n in module.below(function) if isinstance(n, ast.Return) and n.value]
+        for node in sums if names & reduced else ():
+            name = re.escape(source(_whole(node.target)))
+            if source(_whole(node.target)) not in given:
+                if any(mentions(module, end, rf"\b{name}\b", 3) for end in ends):
+                    yield node
+
+
+def _sums(module: Module, loop: ast.For) -> Iterator[ast.AugAssign]:
+    """What a loop adds up of batches, where nothing goes backward."""
+    if any(goes_backward(module, call) for call in module.calls_below(loop)):
+        return
+    for node in module.below(loop):
+        added = isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add)
+        if isinstance(node, ast.AugAssign) and added and not isinstance(node.value, ast.Constant):
+            yield node
+
+
+def _behind(module: Module, *nodes: ast.expr) -> set[str]:
+    """The names in expressions, and those in what these were set to."""
+    names = [n for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name)]
+    found = [binding(module, name) for name in names]
+    return {n.id for n in names} | {n for b in found if b for n in names_in(b.value)}
+
+
 def _whole(node: ast.expr) -> ast.expr:
     return node.value if isinstance(node, ast.Subscript) else node
 
@@ -84,7 +126,9 @@ def sum_of_means(module: Module) -> Iterator[ast.AST]:
         is_mean = isinstance(found.statement, ast.Assign) and _is_own_mean(module, found.value)
         added = op is None or matches(op, r"\bSUM$")
         scope, name = module.scope(call), value.id
-        if is_mean and added and not matches(scope, rf"{divided(name)}|\b{name} = .*\b{name}\b"):
+        anew = [n for n in module.below(scope) if isinstance(n, ast.Assign)]
+        anew = [n for n in anew if name in stored_in(*n.targets) and name in names_in(n.value)]
+        if is_mean and added and not anew and not matches(scope, divided(name)):
             later = [node for node in module.reads(name, scope) if node.lineno > call.lineno]
             if later and not any(_sums_up(module, node) for node in later):
                 yield call
@@ -93,6 +137,8 @@ def sum_of_means(module: Module) -> Iterator[ast.AST]:
 def _is_own_mean(module: Module, value: ast.expr) -> bool:
     """Whether a value is a sum by a count, both of this rank alone."""
     total, count = operands(value, ast.Div) or (None, None)
+    if isinstance(value, ast.Call) and matches(value.func, _MEANS):
+        return not value.args or matches(value.func, r"^torch\.mean$")
     if total is None or count is None or mentions(module, count, _OF_ALL):
         return False
     calls = module.called("torch.distributed.all_reduce")
@@ -123,6 +169,8 @@ def _of_batches(module: Module, call: ast.Call, name: str) -> bool:
     """Whether the numbers of a list are means, one of each batch of a loop without gradients."""
     scope = module.scope(call)
     for added in module.methods("append", below=scope):
-        if source(receiver(added)) == name and added.args and module.loop(added):
+        loop = module.loop(added) if source(receiver(added)) == name and added.args else None
+        trains = any(goes_backward(module, c) for c in module.calls_below(loop)) if loop else True
+        if not trains:
             return mentions(module, added.args[0], r"\.mean\(|cross_entropy|criterion|loss_f")
     return False

@@ -14,7 +14,7 @@ from ddpgen.checking.reading.expressions import (
 )
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import DDP, mentions
-from ddpgen.checking.reading.windows import backwards, updates
+from ddpgen.checking.reading.windows import backwards, step_follows, updates
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.data import SAMPLER
 from ddpgen.checking.rules.gradients import parameter_of_ddp
@@ -87,6 +87,10 @@ def always_without_sync(module: Module) -> Iterator[ast.AST]:
         inside = {*backwards(module, node)}
         others = {*backwards(module, loop)} - inside
         steps = any(updates(module, call, 1) for call in module.calls_below(loop))
+        if not steps and isinstance(loop, ast.For) and step_follows(module, loop):
+            outer = module.loop(loop) or module.scope(loop)
+            others = {*backwards(module, outer)} - inside
+            steps = not module.program.says(r"all_reduce\([^\n]*grad")
         if quiet and inside and steps and not (chosen or others):
             yield node
 

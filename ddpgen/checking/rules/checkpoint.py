@@ -5,7 +5,14 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.conditions import WITHOUT_DDP
-from ddpgen.checking.reading.expressions import constant, keyword, matches, receiver, source
+from ddpgen.checking.reading.expressions import (
+    constant,
+    keyword,
+    matches,
+    names_in,
+    receiver,
+    source,
+)
 from ddpgen.checking.reading.guards import guarded, zero_guard
 from ddpgen.checking.reading.nodes import local_zero_guard
 from ddpgen.checking.reading.programs import Module, once
@@ -175,7 +182,10 @@ def loads(module: Module) -> Iterator[ast.Call]:
         given_to = [around.func] if isinstance(around, ast.Call) else []
         place = " ".join(map(source, [*call.args[:1], *targets, *given_to]))
         place += getattr(module.function(call), "name", "")
-        if re.search(r"check|ckpt|state|resume|model|snapshot|weights", place, re.IGNORECASE):
+        named = re.search(r"check|ckpt|state|resume|model|snapshot|weights", place, re.IGNORECASE)
+        restored = names_in(*targets) if targets else set[str]()
+        taken = module.methods("load_state_dict", below=module.scope(call)) if restored else ()
+        if named or any(names_in(*inner.args) & restored for inner in taken):
             yield call
 
 

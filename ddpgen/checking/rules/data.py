@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ddpgen.checking.reading.agreements import GIVES
 from ddpgen.checking.reading.callers import on_ranks
-from ddpgen.checking.reading.conditions import WITHOUT_DDP
+from ddpgen.checking.reading.conditions import WITHOUT_DDP, conditions
 from ddpgen.checking.reading.expressions import (
     constant,
     keyword,
@@ -130,10 +130,20 @@ def padding_counted(module: Module) -> Iterator[ast.AST]:
         return
     for call in module.called(SAMPLER):
         dataset = keyword(call, "dataset", 0)
-        corrected = matches(module.scope(call), r"total_size|num_samples|IGNORE|padding")
+        corrected = matches(module.scope(call), r"total_size|num_samples|padding")
         dropped = constant(keyword(call, "drop_last", 5)) is True
-        if matches(dataset, EVALUATION) and not dropped and not corrected:
+        if _evaluates(module, call, dataset) and not dropped and not corrected:
             yield call
+
+
+def _evaluates(module: Module, call: ast.Call, dataset: ast.expr | None) -> bool:
+    """Whether data is for an evaluation, by its name, its user's, or who comes here."""
+    statement = module.statement(call)
+    names = [dataset, *(statement.targets if isinstance(statement, ast.Assign) else [])]
+    if any(matches(name, EVALUATION) for name in names):
+        return True
+    trains = r"(is_)?train(ing)?"
+    return any(re.fullmatch(trains, source(t)) and not o for t, o in conditions(module, call))
 
 
 @rule(
@@ -144,7 +154,7 @@ def padding_counted(module: Module) -> Iterator[ast.AST]:
 def last_batch_dropped(module: Module) -> Iterator[ast.AST]:
     for call in module.called(LOADER):
         dropped = keyword(call, "drop_last")
-        evaluates = matches(keyword(call, "dataset", 0), EVALUATION)
+        evaluates = _evaluates(module, call, keyword(call, "dataset", 0))
         if evaluates and constant(dropped) is True and dropped is not None:
             yield dropped
 

@@ -29,7 +29,7 @@ _OBJECTS = tuple(
     for name in ("all_gather_object", "broadcast_object_list", "gather_object")
 )
 _GLOBAL_RANK = re.compile(
-    r"[\w.]*get_rank\(\)|int\([\w.]*environ(\.get\(|\[)'RANK'.*\)|int\([\w.]*getenv\('RANK'.*\)|int\(RANK\)"
+    r"[\w.]*get_rank\(\)|int\([\w.]*environ(\.get\(|\[)'(RANK|SLURM_PROCID)'.*\)|int\([\w.]*getenv\('RANK'.*\)|int\(RANK\)"
 )
 
 

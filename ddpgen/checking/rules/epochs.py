@@ -1,6 +1,7 @@
 """S2: orders that a sampler deals out anew for each epoch, or always the same."""
 
 import ast
+import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.expressions import (
@@ -47,7 +48,8 @@ def no_set_epoch(module: Module) -> Iterator[ast.AST]:
 )
 def constant_epoch(module: Module) -> Iterator[ast.AST]:
     for call in module.methods("set_epoch"):
-        if call.args and isinstance(call.args[0], ast.Constant):
+        seed = call.args and re.search(r"(^|[._])seed$", source(call.args[0]))
+        if call.args and (seed or isinstance(call.args[0], ast.Constant)):
             yield call
 
 

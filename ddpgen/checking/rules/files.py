@@ -34,7 +34,8 @@ def not_atomic(module: Module) -> Iterator[ast.AST]:
         return
     for call in module.called("torch.save"):
         path = keyword(call, "f", 1)
-        if path is None or mentions(module, path, _TEMPORARY, 1):
+        measured = matches(keyword(call, "obj", 0), r"eval|pred|metric|result")
+        if path is None or measured or mentions(module, path, _TEMPORARY, 1):
             continue
         if _RENAMES.search(source(module.scope(call))) or _exports(module, call):
             continue
@@ -57,14 +58,19 @@ def _is_weights(_: Module, node: ast.expr) -> bool | None:
     return None if isinstance(node, ast.Name) else False
 
 
-def _fixed_name(_: Module, node: ast.expr) -> bool | None:
+def _fixed_name(_: Module, node: ast.expr) -> bool | ast.expr | None:
     """A file name that is the same for every save; names of final weights do not count."""
     if isinstance(node, ast.Name | ast.Attribute):
         return None
+    joined = isinstance(node, ast.Call) and matches(node.func, r"\bjoin$") and node.args
+    last = node.args[-1] if joined and isinstance(node, ast.Call) else None
+    last = node.right if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div) else last
+    if isinstance(last, ast.Name):
+        return last
     varies = any(isinstance(n, ast.FormattedValue | ast.Mod) for n in ast.walk(node))
     varies = varies or matches(node, r"format\(|epoch|step|iter|time")
-    last = list(strings(node))[-1:]
-    named = any(re.search(r"\.(pt|pth|ckpt|tar|bin|pth\.tar)$", text) for text in last)
+    texts = list(strings(node))[-1:]
+    named = any(re.search(r"\.(pt|pth|ckpt|tar|bin|pth\.tar)$", text) for text in texts)
     return named and not varies and not matches(node, r"best|final|export")
 
 
@@ -94,6 +100,23 @@ def empty_slice(module: Module) -> Iterator[ast.AST]:
         if isinstance(node, ast.For) and matches(node.iter, r"\[:-?0\]$"):
             if any(module.methods("unlink", "remove", "rmtree", below=node)):
                 yield node.iter
+
+
+@rule(
+    "K6",
+    "this deletes the newest ones, and keeps the oldest",
+    "leave out the newest ones: files[:-keep]",
+)
+def newest_deleted(module: Module) -> Iterator[ast.AST]:
+    for node in module.nodes:
+        cut = node.iter if isinstance(node, ast.For) else None
+        if not isinstance(cut, ast.Subscript) or not isinstance(cut.slice, ast.Slice):
+            continue
+        newest = isinstance(cut.slice.lower, ast.UnaryOp) and cut.slice.upper is None
+        in_order = mentions(module, cut.value, r"sorted\(|\.sort\(")
+        if newest and in_order and not mentions(module, cut.value, r"reverse=True|\[::-1\]"):
+            if any(module.methods("unlink", "remove", "rmtree", below=node)):
+                yield cut
 
 
 @rule(

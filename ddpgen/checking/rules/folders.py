@@ -22,6 +22,7 @@ from ddpgen.checking.registry import ERROR, WARNING, rule
 from ddpgen.checking.rules.output import in_training
 
 _CLOCK = r"strftime|datetime\.(now|today)|time\.time(_ns)?\(\)"
+_AGREED = r"broadcast_object_list|broadcast\w*\([^)]*(dir|folder|path|name|stamp|time|run)"
 _PLACES = r"dir|folder|path|run_?name|run_?id|log_|output|exp_?name"
 _LOOKS = r"\.iterdir\(|listdir\(|scandir\(|glob\("
 # What makes a name one of this rank alone.
@@ -130,7 +131,7 @@ def _by_every_rank(module: Module, node: ast.AST) -> bool:
     "choose the name on rank 0 and broadcast it, or take it from the launcher",
 )
 def folder_by_clock(module: Module) -> Iterator[ast.AST]:
-    if "broadcast" in module.text:
+    if module.says(_AGREED):
         return
     for node in module.nodes:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
@@ -143,6 +144,19 @@ def folder_by_clock(module: Module) -> Iterator[ast.AST]:
         path = keyword(call, "name", 0) or keyword(call, "log_dir")
         if path is not None and matches(path, _CLOCK) and not guarded(module, call):
             yield call
+
+
+@rule(
+    "O5",
+    "each rank reads its own clock, so that the shares of one step are in several folders",
+    "choose the name on rank 0 and broadcast it, or take it from the launcher",
+    severity=ERROR,
+)
+def shares_by_clock(module: Module) -> Iterator[ast.AST]:
+    for call in module.called("torch.distributed.checkpoint.save"):
+        path = keyword(call, "checkpoint_id")
+        if path is not None and mentions(module, path, _CLOCK, 3):
+            yield path
 
 
 def _is_text(node: ast.expr) -> bool:

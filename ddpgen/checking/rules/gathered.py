@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ddpgen.checking.reading.callers import uses
 from ddpgen.checking.reading.expressions import matches, receiver, source
 from ddpgen.checking.reading.given import arguments
-from ddpgen.checking.reading.guards import contexts
+from ddpgen.checking.reading.guards import without_gradients
 from ddpgen.checking.reading.nodes import is_local_rank
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import binding, is_ddp, mentions
@@ -27,8 +27,7 @@ def gathered_without_gradients(module: Module) -> Iterator[ast.AST]:
             continue
         parts, own = call.args[0].id, call.args[1]
         around = module.loop(call) or module.scope(call)
-        silent = any(matches(c, "no_grad|inference_mode") for c in contexts(module, call))
-        if silent or _put_back(module, parts, around):
+        if without_gradients(module, call) or _put_back(module, parts, around):
             continue
         later = [c for c in module.methods("backward", below=around) if c.lineno > call.lineno]
         if any(mentions(module, receiver(c), rf"\b{parts}\b", 4) for c in later):
@@ -54,7 +53,7 @@ def _reaches_loss(module: Module, node: ast.AST, depth: int = 3) -> bool:
     function = module.function(node)
     if function is None or depth == 0:
         return False
-    if any(matches(d, "no_grad|inference_mode") for d in function.decorator_list):
+    if without_gradients(module, node):
         return False
     for other, use in uses(module, function):
         around = other.loop(use) or other.scope(use)
@@ -117,7 +116,8 @@ def part_around_ddp(module: Module) -> Iterator[ast.AST]:
         around = module.loop(call) or module.scope(call)
         if part.attr != "forward" and not any(_of_the_model(module, a) for a in call.args):
             called = rf"{re.escape(source(part))}\("
-            silent = any(matches(c, "no_grad|inference_mode") for c in contexts(module, call))
             backward = module.methods("backward", below=around)
-            if not silent and any(mentions(module, receiver(c), called, 4) for c in backward):
+            if not without_gradients(module, call) and any(
+                mentions(module, receiver(c), called, 4) for c in backward
+            ):
                 yield call

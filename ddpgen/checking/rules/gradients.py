@@ -17,7 +17,7 @@ from ddpgen.checking.reading.expressions import (
     source,
     unpacks,
 )
-from ddpgen.checking.reading.guards import contexts, guarded
+from ddpgen.checking.reading.guards import NO_GRADIENTS, guarded, without_gradients
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.source import exclusive
 from ddpgen.checking.reading.values import DDP, binding, follows, is_ddp, mentions
@@ -25,7 +25,6 @@ from ddpgen.checking.registry import WARNING, rule
 
 _OF_ONE_RANK = r"micro_batch|per_rank|per_gpu|per_device|local_batch"
 _OF_ALL = r"world|global|total|effective|n?gpus|num_proc|accum|ranks|\bjoint"
-_WITHOUT_GRADIENTS = r"no_grad|inference_mode"
 
 
 def is_inner(module: Module, node: ast.expr) -> bool:
@@ -60,12 +59,11 @@ def wrapped_before(module: Module, node: ast.expr) -> bool:
 def _with_gradients(module: Module, node: ast.AST, depth: int = 2) -> bool:
     """Whether a gradient may be wanted of a node, by who calls its function, too."""
     function = module.function(node)
-    if any(matches(context, _WITHOUT_GRADIENTS) for context in contexts(module, node)):
+    if without_gradients(module, node):
         return False
     if function is None:
         return True
-    named = re.search(r"eval|valid|test|predict|generate|sample", function.name)
-    if named or any(matches(d, _WITHOUT_GRADIENTS) for d in function.decorator_list):
+    if re.search(r"eval|valid|test|predict|generate|sample", function.name):
         return False
     found = list(uses(module, function)) if depth else []
     return not found or any(_with_gradients(m, use, depth - 1) for m, use in found)
@@ -91,7 +89,7 @@ def forward_around_ddp(module: Module) -> Iterator[ast.AST]:
 def _runs(module: Module, call: ast.Call, place: int, depth: int = 2) -> bool:
     """Whether a function of the program calls what it is given at a place, with gradients."""
     for other, function in module.callees(call):
-        if any(matches(d, _WITHOUT_GRADIENTS) for d in function.decorator_list):
+        if any(matches(d, NO_GRADIENTS) for d in function.decorator_list):
             continue
         names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
         method = isinstance(other.parents[function], ast.ClassDef)

@@ -19,7 +19,7 @@ from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.waits import step_function
 
 # Ways to keep the number, or a copy that has no graph.
-LETS_GO = r"detach|\.item\(|\.data\b|float\(|tolist|\.numpy\("
+LETS_GO = r"detach|\.item\(|\.data\b|(?<!\.)float\(|tolist|\.numpy\("
 
 
 @rule(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ddpgen.checking.reading.batches import (
     Parts,
     given,
+    is_loss,
     moved,
     moves,
     reaching_losses,
@@ -53,14 +54,24 @@ def part_on_cpu(module: Module) -> Iterator[ast.AST]:
 
 
 def _fields_on_cpu(module: Module) -> Iterator[ast.AST]:
-    """`a = batch.a.to(device)` beside `b = batch.b`."""
+    """`a = batch.a.to(device)` beside `b = batch.b`, or `batch["b"]`, which a loss gets."""
     for node, target in module.assignments(ast.expr):
-        batch = source(node.value.value) if isinstance(node.value, ast.Attribute) else ""
+        field = node.value if isinstance(node.value, ast.Attribute | ast.Subscript) else None
+        batch = source(field.value) if field else ""
         if re.search(r"batch|sample", batch):
             calls = module.methods("to", "cuda", below=module.scope(node))
             moved = [source(receiver(call)) for call in calls]
-            if source(target) not in moved and any(m.startswith(f"{batch}.") for m in moved):
-                yield node.value
+            begins = f"{batch}." if isinstance(field, ast.Attribute) else f"{batch}['"
+            if source(target) not in moved and any(m.startswith(begins) for m in moved):
+                if isinstance(field, ast.Attribute) or _reaches_loss(module, node, target):
+                    yield node.value
+
+
+def _reaches_loss(module: Module, node: ast.Assign, target: ast.expr) -> bool:
+    """Whether a loss gets a part of a batch that has a text for its name."""
+    named = isinstance(node.value, ast.Subscript) and isinstance(node.value.slice, ast.Constant)
+    losses = [c for c in module.calls_below(module.scope(node)) if is_loss(module, c)]
+    return named and any(source(target) in given(call) for call in losses)
 
 
 def _reaching_models(module: Module, parts: Parts) -> dict[str, ast.expr]:

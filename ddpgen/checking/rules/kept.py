@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from ddpgen.checking.reading.expressions import (
     constant,
     entries,
+    last_part,
     method_name,
+    operands,
     source,
     strings,
 )
@@ -62,7 +64,9 @@ def epoch_repeated(module: Module) -> Iterator[ast.AST]:
     saved = [snapshot for m in module.program.modules for snapshot, _ in snapshots(m)]
     pairs = [(str(constant(key)), value) for node in saved for key, value in entries(node)]
     epochs = {key: source(value) for key, value in pairs if key.lower().startswith("epoch")}
-    if not epochs or set(epochs.values()) != {"epoch"}:
+    if not epochs or {last_part(text) for text in epochs.values()} != {"epoch"}:
+        return
+    if module.program.says(r"\.epoch \+= 1"):  # before the save
         return
     for (_, start), found in bindings(module).items():
         begins = re.compile(rf"range\({re.escape(start)},")
@@ -70,6 +74,24 @@ def epoch_repeated(module: Module) -> Iterator[ast.AST]:
             for each in found:
                 if isinstance(each.value, ast.Subscript) and constant(each.value.slice) in epochs:
                     yield each.statement
+
+
+@rule(
+    "K10",
+    "one is added to the epoch where it is saved, and once more here: an epoch is left out",
+    "save epoch + 1, or start at the saved epoch + 1",
+)
+def epoch_left_out(module: Module) -> Iterator[ast.AST]:
+    saved = [snapshot for m in module.program.modules for snapshot, _ in snapshots(m)]
+    pairs = [(str(constant(key)), value) for node in saved for key, value in entries(node)]
+    epochs = {key: source(value) for key, value in pairs if key.lower().startswith("epoch")}
+    if epochs and all(re.fullmatch(r"([\w.]+\.)?epoch \+ 1", text) for text in epochs.values()):
+        for (_, start), found in bindings(module).items():
+            for each in found if re.search("epoch|start|first|begin", start) else ():
+                read, added = operands(each.value, ast.Add) or (None, None)
+                if isinstance(read, ast.Subscript) and constant(read.slice) in epochs:
+                    if constant(added) == 1:
+                        yield each.statement
 
 
 @once

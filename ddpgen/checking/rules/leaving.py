@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from ddpgen.checking.reading.agreements import agreed
 from ddpgen.checking.reading.conditions import alternatives, conditions
-from ddpgen.checking.reading.expressions import Function, constant, matches
+from ddpgen.checking.reading.expressions import Function, constant, last_part, matches, source
 from ddpgen.checking.reading.guards import is_zero, zero_guard
 from ddpgen.checking.reading.programs import Module
-from ddpgen.checking.reading.values import follows, stands_for
+from ddpgen.checking.reading.values import bindings, follows, stands_for
 from ddpgen.checking.reading.windows import goes_backward
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.alone import WRAPPED
@@ -97,6 +97,40 @@ def left_by_rank_0(module: Module) -> Iterator[ast.AST]:
         if trains and own and zero_guard(module, node) is not None:
             if not _tells_others(module, node):
                 yield node
+
+
+@rule(
+    "K8",
+    "rank 0 alone sets this flag: it leaves the training, and the others wait for it",
+    "let rank 0 broadcast the decision, and leave on all ranks",
+)
+def left_by_flag_of_rank_0(module: Module) -> Iterator[ast.AST]:
+    for node in module.nodes if module.program.says(WRAPPED) else ():
+        loop = module.loop(node) if isinstance(node, ast.If) else None
+        if not isinstance(node, ast.If) or not isinstance(node.test, ast.Name | ast.Attribute):
+            continue
+        leaves = any(isinstance(n, ast.Break | ast.Return) for n in node.body)
+        if loop and leaves and zero_guard(module, node) is None and _of_rank_0(module, node.test):
+            trains = any(goes_backward(module, call, 3) for call in module.calls_below(loop))
+            if trains and not agreed(module, node.test):
+                yield node
+
+
+def _of_rank_0(module: Module, flag: ast.Name | ast.Attribute) -> bool:
+    """Whether rank 0 alone gives a flag a value that is not written out."""
+    modules = module.program.modules if isinstance(flag, ast.Attribute) else [module]
+    wanted = last_part(source(flag))
+    found = []
+    for other in modules:
+        for (place, text), values in bindings(other).items():
+            here = isinstance(flag, ast.Attribute) or place is module.scope(flag)
+            same = text.rpartition(".")[2] == wanted and ("." in text) == isinstance(
+                flag, ast.Attribute
+            )
+            found += [(other, b) for b in values if here and same]
+    chosen = [(m, b) for m, b in found if constant(b.value) not in (False, None)]
+    chosen += [(m, b) for m, b in found if not isinstance(b.value, ast.Constant)]
+    return bool(chosen) and all(zero_guard(m, b.statement) is not None for m, b in chosen)
 
 
 @rule(

@@ -165,6 +165,24 @@ def divided_by_own_count(module: Module) -> Iterator[ast.AST]:
                 if not mentions(module, part, _ALL_RANKS):
                     yield call
                     break
+            if isinstance(count, ast.Name) and _is_own_count(module, count):
+                yield call
+                break
+
+
+def _is_own_count(module: Module, count: ast.Name) -> bool:
+    """Whether a number of targets was added up on this rank, and no rank tells its own."""
+    value: ast.expr = count
+    for _ in range(4):  # count = count.to(device)
+        found = binding(module, value) if isinstance(value, ast.Name) else None
+        moved = isinstance(value, ast.Call) and method_name(value) in ("to", "cuda", "clamp")
+        if found is None and not moved:
+            break
+        value = found.value if found else receiver(value) if isinstance(value, ast.Call) else value
+    scope = module.scope(count)
+    reduced = (c for c in module.calls_below(scope) if matches(c.func, r"reduce|gather"))
+    told = any(count.id in names_in(*call.args) for call in reduced)
+    return not told and value is not count and _counts_some(module, value)
 
 
 def _counts_some(module: Module, count: ast.expr) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ddpgen.checking.reading.callers import uses
 from ddpgen.checking.reading.expressions import Function, matches, receiver, source
-from ddpgen.checking.reading.guards import contexts
+from ddpgen.checking.reading.guards import without_gradients
 from ddpgen.checking.reading.programs import Module, once
 from ddpgen.checking.reading.values import is_ddp
 from ddpgen.checking.reading.windows import goes_backward
@@ -18,7 +18,6 @@ _DEPENDS = r"[Dd]ropout|BatchNorm|batch_norm|models\.\w+\(|from_pretrained|creat
 _VALUE = r"\w*(training|train|mode|flag)\w*"
 _EVALUATES = rf"\.eval\(|\beval\(\)|\.train\((mode=)?(False|{_VALUE})\)|\.training\b"
 _TRAINS = rf"\.train\((mode=)?(True|{_VALUE})?\)|\.training\b"
-_NO_GRADIENTS = r"\b(no_grad|inference_mode)\b"
 _NEEDS_GRADIENTS = r"set_grad_enabled|autograd\.grad|enable_grad|requires_grad_\(True|attack"
 _LOADER = r"load|val|test|eval|data|batch"
 _MODEL = r"^(\w+\.)*(ddp_)?(model|net|network)(\.module)?$"
@@ -35,7 +34,7 @@ def evaluates_in_training_mode(module: Module) -> Iterator[ast.AST]:
     for call, _ in module.calls:
         loop = module.loop(call)
         if isinstance(loop, ast.For) and matches(loop.iter, _LOADER):
-            if _runs_model(module, call) and _without_gradients(module, call):
+            if _runs_model(module, call) and without_gradients(module, call):
                 if not _switched(module, call, _EVALUATES):
                     yield call
 
@@ -64,7 +63,7 @@ def _gradients_off(module: Module, node: ast.AST, depth: int = 3) -> bool:
     """Whether a place, or one that calls its function, computes no gradients."""
     function = module.function(node)
     callers = uses(module, function) if function and depth else ()
-    return _without_gradients(module, node) or any(
+    return without_gradients(module, node) or any(
         _gradients_off(other, use, depth - 1) for other, use in callers
     )
 
@@ -81,8 +80,30 @@ def trains_in_evaluation_mode(module: Module) -> Iterator[ast.AST]:
     if any(_on_purpose(module, call) for call in found):
         return
     for call in found:
-        if in_training(module, call) and not _switched(module, call, _TRAINS):
+        if in_training(module, call) and not _switches_back(module, call):
             yield call
+
+
+@once
+def _switches_back(module: Module, node: ast.AST, depth: int = 3) -> bool:
+    """Whether training follows an evaluation: in its function, or in a loop that comes again."""
+    loops = []
+    for above in module.above(node):
+        if isinstance(above, Function):
+            break
+        loops += [above] if isinstance(above, ast.For | ast.While) else []
+    scope = loops[-1] if loops and depth < 3 else module.scope(node)
+    called = (f for call in module.calls_below(scope) for _, f in module.callees(call))
+    if matches(scope, _TRAINS) or any(_ends_with(inner, _TRAINS) for inner in called):
+        return True
+    function = module.function(node)
+    if function is None or depth == 0:
+        return False
+    found = list(uses(module, function))
+    if not found:  # who calls it is not here to be seen
+        return module.program.says(_TRAINS)
+    found = [(m, use) for m, use in found if m.function(use) or m.loop(use)]
+    return any(_switches_back(other, use, depth - 1) for other, use in found)
 
 
 def _on_purpose(module: Module, call: ast.Call) -> bool:
@@ -103,12 +124,6 @@ def _runs_model(module: Module, call: ast.Call) -> bool:
         return True
     given = any(_is_model(module, argument) for argument in call.args[:1])
     return given and bool(module.callees(call))
-
-
-def _without_gradients(module: Module, node: ast.AST) -> bool:
-    function = module.function(node)
-    around = [*contexts(module, node), *(function.decorator_list if function else [])]
-    return any(matches(context, _NO_GRADIENTS) for context in around)
 
 
 @once

@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.reading.callers import uses
+from ddpgen.checking.reading.callers import is_called, uses
 from ddpgen.checking.reading.expressions import (
     keyword,
     matches,
@@ -25,7 +25,9 @@ _TRACKERS = (
     "torch.utils.tensorboard.writer.SummaryWriter",
     "tensorboardX.SummaryWriter",
 )
-_SHOWS = re.compile(r"print|[\w.]*(logger|log|logging|wandb)\.(info|log)|[\w.]+\.add_scalar")
+_SHOWS = re.compile(
+    r"print|[\w.]*(logger|log|logging|wandb)\.(info|log)|[\w.]+\.(add_scalar|set_postfix(_str)?)"
+)
 
 
 @rule(
@@ -53,13 +55,8 @@ def in_training(module: Module, node: ast.AST, depth: int = 3) -> bool:
         return False
     if any(matches(d, r"rank|main|master") for d in function.decorator_list):
         return False
-    called = ((m, use) for m, use in uses(module, function) if _is_called(m, use))
+    called = ((m, use) for m, use in uses(module, function) if is_called(m, use))
     return any(in_training(other, use, depth - 1) for other, use in called)
-
-
-def _is_called(module: Module, use: ast.expr) -> bool:
-    parent = module.parents[use]
-    return isinstance(parent, ast.Call) and parent.func is use
 
 
 @rule(
@@ -81,9 +78,10 @@ def every_rank_draws(module: Module) -> Iterator[ast.AST]:
     for call, name in module.calls:
         if re.fullmatch(r"tqdm(\.auto)?\.(tqdm|trange)", name):
             if keyword(call, "disable") is None and not guarded(module, call):
-                loop = module.parents[call]
-                around = loop if isinstance(loop, ast.For) else module.scope(call)
-                if any(module.methods("backward", below=around)):
+                loops = (n for n in module.above(call) if isinstance(n, ast.For))
+                around = next((n for n in loops if call in module.below(n.iter)), None)
+                inside = module.calls_below(around or module.scope(call))
+                if any(goes_backward(module, inner) for inner in inside):
                     yield call
 
 
@@ -162,7 +160,9 @@ def divided(name: str) -> str:
 def sum_shown(module: Module) -> Iterator[ast.AST]:
     for call in module.called("torch.distributed.all_reduce"):
         value, op = keyword(call, "tensor", 0), keyword(call, "op", 1)
-        if not isinstance(value, ast.Name) or "loss" not in value.id or keyword(call, "group", 2):
+        if not isinstance(value, ast.Name) or keyword(call, "group", 2):
+            continue
+        if not _is_about_loss(module, value):
             continue
         scope, found = module.scope(call), binding(module, value)
         divides = rf"{divided(value.id)}|reduction='sum'|\b{value.id} \+?= .*\.sum\("
@@ -174,3 +174,10 @@ def sum_shown(module: Module) -> Iterator[ast.AST]:
                 if module.reads(value.id, inner):
                     yield inner
                     break
+
+
+def _is_about_loss(module: Module, value: ast.Name) -> bool:
+    """Whether a variable is called a loss, or such are added to the variable."""
+    sums = (n for n in module.below(module.scope(value)) if isinstance(n, ast.AugAssign))
+    added = (n.value for n in sums if source(n.target) == value.id)
+    return "loss" in value.id or any(matches(each, r"^\w*loss(\.detach\(\))?$") for each in added)

@@ -1,9 +1,10 @@
-"""S2, S3, S7: streams that deal their files or samples out to ranks by themselves."""
+"""S2, S3, S5, S7: streams that deal their files or samples out to ranks by themselves."""
 
 import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.reading.dealing import READERS, dealt, shares, streams
 from ddpgen.checking.reading.expressions import constant, keyword, matches, source
 from ddpgen.checking.reading.orders import comes_from, listed
 from ddpgen.checking.reading.programs import Module
@@ -18,11 +19,8 @@ _EVEN = r"//|%|pad|islice|min\("
 
 def _streams(module: Module) -> Iterator[tuple[ast.ClassDef, ast.FunctionDef]]:
     """Classes of streams in which ranks have shares, and the functions that read."""
-    for owner in (n for n in module.nodes if isinstance(n, ast.ClassDef)):
-        stream = any(
-            source(base).partition("[")[0].endswith("IterableDataset") for base in owner.bases
-        )
-        for function in owner.body if stream and matches(owner, _RANK) else ():
+    for owner in streams(module):
+        for function in owner.body if matches(owner, _RANK) else ():
             if isinstance(function, ast.FunctionDef) and function.name != "__init__":
                 yield owner, function
 
@@ -50,7 +48,7 @@ def uneven_shares(module: Module) -> Iterator[ast.AST]:
     if not module.program.calls("backward"):
         return
     for _, function in _streams(module):
-        for node in module.below(function):
+        for node in module.below(function) if not _is_endless(function) else ():
             if isinstance(node, ast.Slice) and node.step and node.lower:
                 shared = mentions(module, node.step, _COUNT) and mentions(module, node.lower, _RANK)
                 cut = module.parents[node]
@@ -60,12 +58,60 @@ def uneven_shares(module: Module) -> Iterator[ast.AST]:
                     yield node.lower
 
 
+def _is_endless(function: ast.FunctionDef) -> bool:
+    """Whether a stream begins anew where its files end."""
+    loops = (n for n in ast.walk(function) if isinstance(n, ast.While))
+    return matches(function, r"\bcycle\(") or any(constant(loop.test) is True for loop in loops)
+
+
 def _was_cut(module: Module, cut: ast.AST) -> bool:
     """Whether a list was cut to a length before ranks take their shares."""
     if not isinstance(cut, ast.Subscript):
         return False
     found = bindings(module).get((module.scope(cut), source(cut.value)), [])
     return any(matches(each.value, r"\[:") for each in found)
+
+
+@rule(
+    "S5",
+    "some of these shares are the same, and others nobody reads: ranks and workers collide",
+    "number the readers: rank * workers + worker of world * workers",
+)
+def shares_collide(module: Module) -> Iterator[ast.AST]:
+    for owner in streams(module):
+        for share in shares(module, owner):
+            pairs = dealt(module, share) or []
+            steps = {step for _, step in pairs}
+            by_rank, by_worker = (len({f for f, _ in pairs[::n]}) > 1 for n in (2, 1))
+            both = by_rank and len({first for first, _ in pairs[:2]}) > 1
+            if len(steps) == 1 and both and by_worker:
+                places = {first % step for first, step in pairs}
+                if len(places) < len(READERS) or steps != {len(READERS)}:
+                    yield share.node
+
+
+@rule(
+    "S5",
+    "workers share these samples out, and no rank does: each rank reads all of them",
+    "number the readers: rank * workers + worker of world * workers",
+)
+def shares_of_workers(module: Module) -> Iterator[ast.AST]:
+    for owner in streams(module):
+        found = [(share, dealt(module, share)) for share in shares(module, owner)]
+        dealt_out = [(share, pairs) for share, pairs in found if pairs]
+        by_rank = any(len({*pairs[::2]}) > 1 for _, pairs in dealt_out)
+        by_worker = [s for s, pairs in dealt_out if len({*pairs[:2]}) > 1]
+        drawn = matches(owner, r"(seed|Random|default_rng)\w*\([^\n]*rank")
+        if by_worker and not by_rank and len(found) == len(dealt_out) and not drawn:
+            if not _dealt_before(module, owner):
+                yield by_worker[0].node
+
+
+def _dealt_before(module: Module, owner: ast.ClassDef) -> bool:
+    """Whether ranks make a stream of files that are theirs already."""
+    made = [(m, call) for m, call in module.program.names.get(owner.name, [])]
+    values = ((m, a) for m, c in made for a in (*c.args, *(k.value for k in c.keywords)))
+    return any(mentions(m, value, r"rank|shard|split", 2) for m, value in values)
 
 
 @rule(

@@ -69,7 +69,7 @@ def wrapped_on_cpu(module: Module) -> Iterator[ast.AST]:
 
 def _on_cpu(module: Module, node: ast.expr) -> bool | ast.expr | None:
     """Whether a model was just made, and nothing moves it."""
-    if isinstance(node, ast.Name):
+    if isinstance(node, ast.Name | ast.Attribute):
         return False if _moved(module, node) else None
     if isinstance(node, ast.Call):
         if matches(node.func, r"convert_sync_batchnorm$") and node.args:
@@ -80,9 +80,10 @@ def _on_cpu(module: Module, node: ast.expr) -> bool | ast.expr | None:
     return False
 
 
-def _moved(module: Module, name: ast.Name) -> bool:
-    moves = module.methods(*_MOVES, below=module.scope(name))
-    return any(source(receiver(call)) == name.id for call in moves)
+def _moved(module: Module, name: ast.Name | ast.Attribute) -> bool:
+    own = module.owner(name) if source(name).startswith("self.") else None
+    moves = module.methods(*_MOVES, below=own or module.scope(name))
+    return any(source(receiver(call)) == source(name) for call in moves)
 
 
 def _is_constructor(module: Module, call: ast.Call) -> bool:

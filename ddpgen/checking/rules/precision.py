@@ -1,10 +1,18 @@
-"""G3, G9, G11, G12: mixed precision, and options that cost or break something."""
+"""G3, G9, G11: mixed precision, and options that cost or break something."""
 
 import ast
 from collections.abc import Iterator
 
-from ddpgen.checking.reading.expressions import constant, keyword, matches, receiver, unpacks
-from ddpgen.checking.reading.guards import contexts
+from ddpgen.checking.reading.expressions import (
+    constant,
+    keyword,
+    last_part,
+    matches,
+    receiver,
+    source,
+    unpacks,
+)
+from ddpgen.checking.reading.guards import without_gradients
 from ddpgen.checking.reading.programs import Module, Program
 from ddpgen.checking.reading.values import DDP, binding
 from ddpgen.checking.reading.windows import goes_backward
@@ -50,8 +58,11 @@ def scaler_with_bfloat16(module: Module) -> Iterator[ast.AST]:
         return
     casts = [call for _, call in module.program.called("autocast")]
     low = [c for c in casts if matches(c, r"\bbfloat16") and not matches(c, r"\b(float16|half)")]
-    if casts and len(low) == len(casts):
-        yield from (s for s in scalers(module) if keyword(s, "enabled") is None)
+    switches = {last_part(source(on)) for c in casts if (on := keyword(c, "enabled"))}
+    for scaler in scalers(module) if casts and len(low) == len(casts) else ():
+        on = keyword(scaler, "enabled")
+        if on is None or {last_part(source(on))} == switches:  # both, or none of them
+            yield scaler
 
 
 @rule(
@@ -91,7 +102,7 @@ def float16_without_scaler(module: Module) -> Iterator[ast.AST]:
     if program.says(r"[Ss]caler|loss_scale|autocast_(gpu_)?dtype"):
         return
     for call in module.called("autocast"):
-        silent = any(matches(c, r"no_grad|inference_mode") for c in contexts(module, call))
+        silent = without_gradients(module, call)
         off = constant(keyword(call, "enabled")) is False
         if _casts_to_float16(module, call) and not (silent or off):
             if any(goes_backward(module, c) for c in module.calls_below(_around(module, call))):
@@ -204,33 +215,3 @@ def left_out_at_random(module: Module) -> Iterator[ast.AST]:
                 if isinstance(loop, ast.For) and isinstance(node.body[-1], ast.Continue):
                     if matches(loop.iter, r"self\.\w*(layer|block)"):
                         yield node
-
-
-@rule(
-    "G12",
-    "re-entrant activation checkpointing breaks DDP's hooks and hides unused parameters",
-    "pass use_reentrant=False",
-)
-def reentrant(module: Module) -> Iterator[ast.AST]:
-    for call, name in module.calls:
-        given = keyword(call, "use_reentrant")
-        if name.startswith("torch.utils.checkpoint.checkpoint"):
-            # Where it is not given by its name, it may be among the keywords that others bring.
-            brought = any(argument.arg is None for argument in call.keywords)
-            said = isinstance(given, ast.Constant) and given.value is not False
-            if said or (given is None and not brought):
-                yield call
-
-
-@rule(
-    "G12",
-    "dropout draws other numbers when it is computed again: the gradients are wrong",
-    "leave preserve_rng_state on",
-)
-def random_numbers_lost(module: Module) -> Iterator[ast.AST]:
-    if not module.program.says(r"Dropout\("):
-        return
-    for call, name in module.calls:
-        if name.startswith("torch.utils.checkpoint."):
-            if constant(keyword(call, "preserve_rng_state")) is False:
-                yield call

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.reading.callers import on_ranks
 from ddpgen.checking.reading.expressions import (
     constant,
     keyword,
@@ -21,6 +22,11 @@ _PREPARES = (
     r"build_(vocab|dataset|index)|untar|unzip"
 )
 
+_FETCHES = (
+    r"(^|\.)(urlretrieve|download_url(_to_file)?|download_and_extract_archive)$|"
+    r"^(gdown|wget)\.download$"
+)
+
 
 @rule(
     "D13",
@@ -31,6 +37,9 @@ def download_on_every_rank(module: Module) -> Iterator[ast.AST]:
     if module.program.says(r"FileLock\(|flock\("):
         return
     yield from (value for value in _downloads(module) if constant(value) is True)
+    for call, name in module.calls:
+        if re.search(_FETCHES, name) and on_ranks(module, call) and not guarded(module, call):
+            yield call
 
 
 @rule(

@@ -1,10 +1,12 @@
 """G1: micro-batches under `no_sync`, and none of them reduces, or another than the last."""
 
 import ast
+import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.conditions import Outcome, conditions, parts
 from ddpgen.checking.reading.expressions import constant, matches, method_name, source, stored_in
+from ddpgen.checking.reading.given import arguments
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import binding
 from ddpgen.checking.reading.windows import backwards
@@ -26,7 +28,10 @@ def never_reduced(module: Module) -> Iterator[ast.AST]:
     yield from _switched_off(module)
     for node, loop, tests in _quiet(module):
         elsewhere = [c for c in backwards(module, module.scope(node)) if module.loop(c) is not loop]
-        if tests and not elsewhere and not any(_changes(test, loop) for test, _ in tests):
+        parts = [part for test in tests for part in parts_of(module, *test)]
+        never = any(is_never(test, not outcome, loop) for test, outcome in parts)
+        same = tests and not any(_changes(test, loop) for test, _ in tests)
+        if never or (same and not elsewhere and module.loop(node) is loop):
             yield node
 
 
@@ -57,8 +62,11 @@ def last_one_is_quiet(module: Module) -> Iterator[ast.AST]:
 def _quiet(module: Module) -> Iterator[tuple[ast.AST, ast.For | ast.While, list[Outcome]]]:
     """Where a loop over micro-batches is quiet: the place, the loop, and the conditions for it."""
     for node in module.nodes:
+        if not isinstance(node, ast.With | ast.Assign):
+            continue
         loop = module.loop(node)
-        if loop is None or not isinstance(node, ast.With | ast.Assign):
+        if loop is None:
+            yield from _quiet_in_a_turn(module, node)
             continue
         around = [(t, o) for t, o in conditions(module, node) if t in module.below(loop)]
         inside = isinstance(node, ast.With) and any(backwards(module, node))
@@ -69,6 +77,20 @@ def _quiet(module: Module) -> Iterator[tuple[ast.AST, ast.For | ast.While, list[
             chosen = target.attr == "require_backward_grad_sync"
             if chosen and not isinstance(node.value, ast.Constant):
                 yield node, loop, [*around, (node.value, False)]
+
+
+def _quiet_in_a_turn(
+    module: Module, node: ast.With | ast.Assign
+) -> Iterator[tuple[ast.AST, ast.For | ast.While, list[Outcome]]]:
+    """The same in a function of one micro-batch: conditions as the loop that calls it has them."""
+    function = module.function(node)
+    items = node.items if isinstance(node, ast.With) and any(backwards(module, node)) else []
+    for item in items if function else ():
+        for test, outcome in _of_context(module, item.context_expr) or ():
+            for other, given in arguments(module, test):
+                loop = module.loop(given) if other is module else None
+                if loop is not None:
+                    yield node, loop, [(given, outcome)]
 
 
 def _of_context(module: Module, context: ast.expr) -> list[Outcome] | None:
@@ -115,5 +137,20 @@ def is_last(test: ast.expr, outcome: bool, counted: set[str]) -> bool:
     left, right = test.left, test.comparators[0]
     modulo = isinstance(left, ast.BinOp) and isinstance(left.op, ast.Mod) and constant(right) == 0
     ends = matches(right, r" - 1$") and source(left) in counted
-    after_one = modulo and any(matches(left, rf"\b{name} \+ 1\b") for name in counted)
-    return ends or after_one
+    next_one = any(matches(left, rf"\b{name} \+ 1\b") for name in counted)
+    behind = constant(right) is None and matches(left, r"^\w+ \+ 1$")
+    return ends or (next_one and (modulo or behind))
+
+
+def is_never(test: ast.expr, outcome: bool, loop: ast.For | ast.While) -> bool:
+    """Whether a condition holds in no turn of a loop: `i == steps`, where `i` ends before that."""
+    if not isinstance(test, ast.Compare) or not isinstance(loop, ast.For):
+        return False
+    if not isinstance(test.ops[0], ast.Eq if outcome else ast.NotEq):
+        return False
+    counter, end = source(test.left), source(test.comparators[0])
+    ends = {f"range({end})", f"range(0, {end})"}
+    if isinstance(loop.target, ast.Tuple) and re.match(r"len\(\w+\)$", end):
+        ends = {f"enumerate({end[4:-1]})"}
+    counted = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) else loop.target
+    return source(counted) == counter and source(loop.iter) in ends

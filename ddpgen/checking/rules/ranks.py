@@ -14,7 +14,7 @@ from ddpgen.checking.reading.expressions import (
     source,
 )
 from ddpgen.checking.reading.guards import is_zero, zero_guard
-from ddpgen.checking.reading.nodes import is_local_rank, of_a_node, on_one_node
+from ddpgen.checking.reading.nodes import is_local_rank, local_zero_guard, of_a_node, on_one_node
 from ddpgen.checking.reading.programs import Module, once
 from ddpgen.checking.reading.values import is_ddp
 from ddpgen.checking.registry import rule
@@ -89,7 +89,7 @@ def _others_take_part(module: Module, call: ast.Call, names: list[str]) -> bool:
 )
 def collective_on_one_rank(module: Module) -> Iterator[ast.AST]:
     for call, name in module.calls:
-        if zero_guard(module, call) is None:
+        if zero_guard(module, call) is None and not local_zero_guard(module, call, 0):
             continue
         last = last_part(name)
         names = [last] if is_collective(module, call) else []

@@ -4,7 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ddpgen.checking.reading.agreements import agreed
+from ddpgen.checking.reading.agreements import SENT, agreed
 from ddpgen.checking.reading.callers import uses
 from ddpgen.checking.reading.conditions import conditions
 from ddpgen.checking.reading.expressions import (
@@ -38,7 +38,7 @@ _IN_PLACE = ("add_", "clamp_", "copy_", "div_", "fill_", "mul_", "normal_", "uni
     severity=ERROR,
 )
 def loaded_on_one_rank(module: Module) -> Iterator[ast.AST]:
-    if module.program.calls("broadcast", "broadcast_object_list", "_sync_module_states"):
+    if module.program.says(SENT):
         return
     for call in module.methods("load_state_dict"):
         model = receiver(call)
@@ -55,7 +55,7 @@ def loaded_on_one_rank(module: Module) -> Iterator[ast.AST]:
     severity=ERROR,
 )
 def moments_on_one_rank(module: Module) -> Iterator[ast.AST]:
-    if module.program.calls("broadcast", "broadcast_object_list"):
+    if module.program.says(SENT):
         return
     for call in module.methods("load_state_dict"):
         if matches(receiver(call), r"optim|\bopt$|sched|scaler") and _on_rank_zero(module, call):

@@ -21,7 +21,7 @@ from ddpgen.checking.rules.checkpoint import loads, saves
 
 _FILES = r"\bi?glob\(|listdir\(|iterdir\("
 _COUNTED = r"step|epoch|iter|\bep?\b|\bit\b"
-_WEIGHTS = r"(model|net|mod(ule)?)\w*\.state_dict\(|\bget_(model_)?state_dict\("
+_WEIGHTS = r"(model|net|mod(ule)?)\w*\.state_dict\(|\bget_((peft_)?model_)?state_dict\("
 _LOADS = r"torch\.load\(|load_state_dict\(|(load|resume|restore)_\w*(checkpoint|ckpt|model)\w*\("
 _PLACE = re.compile(r"([a-z]+_)?(epoch|step|iter|iteration)s?(_[a-z]+)?")
 _LEAVES = (ast.Raise, ast.Return, ast.Continue, ast.Break)
@@ -101,6 +101,20 @@ rule(
     "the scaler's state is missing: a resumed run searches its scale anew and skips steps",
     "save and restore scaler.state_dict() too",
 )(partial(_saved_without, used="GradScaler", saved=r"scaler|(?<![a-z])amp"))
+
+
+rule(
+    "K3",
+    "the average of the weights is missing: a resumed run begins to average anew",
+    "save the average's state, too",
+)(
+    partial(
+        _saved_without,
+        used=r"\bclass \w*(EMA|Ema)\b|\bAveragedModel\(|\b(model_)?ema\.update",
+        saved=r"(?i)ema|averag|swa|shadow",
+        unless=r"(?i)(ema|averag|swa)\w*(\.\w+)*\.state_dict\(",
+    )
+)
 
 
 @rule(

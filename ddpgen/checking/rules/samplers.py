@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.conditions import WITHOUT_DDP
+from ddpgen.checking.reading.dealing import shares
 from ddpgen.checking.reading.expressions import (
     Function,
     constant,
@@ -50,11 +51,10 @@ def share_by_local_rank(module: Module) -> Iterator[ast.AST]:
         rank, ranks = keyword(call, "rank", 2), keyword(call, "num_replicas", 1)
         if rank is not None and not _of_a_node(module, ranks) and is_local_rank(module, rank):
             yield rank
-    for node in module.nodes:
-        if isinstance(node, ast.Slice) and node.lower is not None and node.step is not None:
-            world = mentions(module, node.step, r"world|replicas", 1)
-            if world and not _of_a_node(module, node.step) and is_local_rank(module, node.lower):
-                yield node.lower
+    for share in shares(module, module.tree):
+        world = mentions(module, share.step, r"world|replicas", 1)
+        if world and not _of_a_node(module, share.step) and is_local_rank(module, share.first):
+            yield share.first
 
 
 @rule(

@@ -14,8 +14,8 @@ from ddpgen.checking.reading.expressions import (
     source,
 )
 from ddpgen.checking.reading.programs import Module
-from ddpgen.checking.reading.values import follows, mentions, results, stands_for
-from ddpgen.checking.reading.windows import SCHEDULER, backwards, is_update, windows
+from ddpgen.checking.reading.values import binding, follows, mentions, results, stands_for
+from ddpgen.checking.reading.windows import SCHEDULER, Window, backwards, is_update, windows
 from ddpgen.checking.registry import WARNING, rule
 
 # The arguments that say after how many steps a schedule ends, and their places.
@@ -113,11 +113,57 @@ def _is_epochs(_: Module, node: ast.expr) -> bool | None:
 )
 def windows_of_micro_batches(module: Module) -> Iterator[ast.AST]:
     for window in windows(module):
-        for call, loop, length in _advanced(module):
-            if window.test and loop is window.loop and _beside_update(module, call):
+        for call in module.methods("step"):
+            if not matches(receiver(call), SCHEDULER) or not _per_window(module, call, window):
+                continue
+            for length in _lengths(module, receiver(call)):
                 whole = mentions(module, length, _BATCHES)
                 if whole and not mentions(module, length, _SHARED_OUT):
                     yield call
+
+
+def _per_window(module: Module, call: ast.Call, window: Window) -> bool:
+    """Whether a call comes once for each window of several micro-batches of the loader."""
+    if window.test is None:
+        outer = module.loop(window.loop)
+        if outer is None or module.loop(call) is not outer or not isinstance(outer, ast.For):
+            return False
+        calls = module.calls_below(outer.iter)
+        collecting = [f for c in calls for _, f in module.callees(c) if matches(f, r"\.append\(")]
+        return bool(collecting) or matches(outer.iter, r"\b(batched|chunked)\(")
+    if module.loop(call) is window.loop:
+        return _beside_update(module, call)
+    inside = [f for c in module.calls_below(window.loop) for _, f in module.callees(c)]
+    function = module.function(call)
+    updates = function in inside and any(map(is_update, module.methods("step", below=function)))
+    return updates and not any(backwards(module, function)) if function else False
+
+
+@rule(
+    "G8",
+    "len(loader) is this rank's share already: with the ranks the length is another",
+    "count the steps that the loop makes",
+)
+def share_by_ranks(module: Module) -> Iterator[ast.AST]:
+    if not module.program.called("DistributedSampler"):
+        return
+    for call, _ in module.calls:
+        for length in _lengths(module, call):
+            if mentions(module, length, r"len\([\w.]*load\w*\)") and _by_ranks(module, length):
+                if not operands(length, ast.Mult):
+                    yield length
+
+
+def _by_ranks(module: Module, node: ast.expr, depth: int = 3) -> bool:
+    """Whether a length is multiplied or divided by the number of ranks as a whole."""
+    for operator in (ast.Mult, ast.FloorDiv, ast.Div):
+        for side in operands(node, operator):
+            if matches(side, r"^(\w+\.)*(world(_size)?|n_?(gpus|ranks)|get_world_size\(\))$"):
+                return True
+            if isinstance(side, ast.BinOp) and _by_ranks(module, side, depth):
+                return True
+    found = binding(module, node) if isinstance(node, ast.Name) and depth else None
+    return found is not None and _by_ranks(module, found.value, depth - 1)
 
 
 def _beside_update(module: Module, call: ast.Call) -> bool:

@@ -4,6 +4,8 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.reading.agreements import SENT
+from ddpgen.checking.reading.conditions import conditions
 from ddpgen.checking.reading.expressions import (
     keyword,
     last_part,
@@ -23,7 +25,7 @@ _SHARDS = "fully_shard"
 _FORMER = "FullyShardedDataParallel"  # FSDP1, a class around the model
 _WHOLE = r"full_tensor|get_model_state_dict|get_state_dict|full_state_dict|StateDictOptions"
 _TOGETHER = ("get_state_dict", "get_model_state_dict", "get_optimizer_state_dict")
-_GIVEN = r"broadcast|from_pretrained"
+_GIVEN = rf"{SENT}|broadcast_from|from_pretrained|parallelize_module"
 READ = r"load_state_dict|(checkpoint|dcp)\.load\(|set_(model_)?state_dict"
 
 
@@ -39,7 +41,9 @@ def _shards(module: Module) -> Iterator[ast.Call]:
 
 def begins_anew(module: Module) -> bool:
     """Whether weights are read under a condition only: that of a run that goes on."""
-    return module.program.says(r"\bif [^\n]*(resume|exists|checkpoint|ckpt)")
+    read = module.program.called("torch.distributed.checkpoint.load", "torch.load")
+    asked = bool(read) and all(conditions(m, call) for m, call in read)
+    return asked or module.program.says(r"\bif [^\n]*(resume|exists|checkpoint|ckpt)")
 
 
 @rule(
@@ -139,7 +143,8 @@ def share_saved(module: Module) -> Iterator[ast.AST]:
 def put_together_alone(module: Module) -> Iterator[ast.AST]:
     found: list[ast.Call] = []
     if module.program.calls(_SHARDS):
-        found += module.called("torch.distributed.checkpoint.save", "dcp.save", *_TOGETHER)
+        ways = [f"torch.distributed.checkpoint.{name}" for name in ("save", "load")]
+        found += module.called(*ways, *_TOGETHER)
         found += module.methods("full_tensor")
     if module.program.calls(_FORMER):
         states = module.methods("state_dict")

@@ -3,8 +3,10 @@
 import ast
 from collections.abc import Iterator
 
+from ddpgen.checking.reading.conditions import conditions
 from ddpgen.checking.reading.expressions import (
     constant,
+    keyword,
     last_part,
     matches,
     source,
@@ -12,18 +14,18 @@ from ddpgen.checking.reading.expressions import (
 )
 from ddpgen.checking.reading.guards import zero_guard
 from ddpgen.checking.reading.programs import Module
-from ddpgen.checking.reading.values import results, stands_for
+from ddpgen.checking.reading.values import mentions, results, stands_for
 from ddpgen.checking.reading.windows import backwards
 from ddpgen.checking.registry import ERROR, rule
-from ddpgen.checking.rules.quiet import is_last, parts_of
+from ddpgen.checking.rules.quiet import is_last, is_never, parts_of
 from ddpgen.checking.rules.sharding import READ, begins_anew
 
 _SHARDS = "fully_shard"
 _SYNCS = "set_requires_gradient_sync"
 # What gives memory its values.
 _FILLS = (
-    r"init|reset_parameters|load|from_pretrained|normal_|uniform_|fill_|zero_|ones_|set_state_dict|"
-    r"set_model_state_dict|broadcast"
+    r"init|reset_parameters|(?<!data)load(?!er)|from_pretrained|normal_|uniform_|fill_|ones_|"
+    r"zero_(?!grad)|set_state_dict|set_model_state_dict|broadcast"
 )
 
 
@@ -37,6 +39,12 @@ def never_summed(module: Module) -> Iterator[ast.AST]:
     calls = [call for m in module.program.modules for call in m.methods(_SYNCS)]
     if all(call.args and constant(call.args[0]) is False for call in calls):
         yield from module.methods(_SYNCS)
+        return
+    for call in module.methods(_SYNCS):
+        loop = module.loop(call)
+        if loop is not None and call.args and any(backwards(module, loop)):
+            if any(is_never(*part, loop) for part in parts_of(module, call.args[0], True)):
+                yield call
 
 
 @rule(
@@ -63,6 +71,7 @@ def last_one_not_summed(module: Module) -> Iterator[ast.AST]:
 def memory_as_it_was(module: Module) -> Iterator[ast.AST]:
     for call in module.methods("to_empty"):
         after = [c for c in module.calls_below(module.scope(call)) if c.lineno > call.lineno]
+        after = [c for c in after if not (matches(c.func, "load") and conditions(module, c))]
         inside = (f for c in after for _, f in module.callees(c))
         read = module.program.says(READ) and not begins_anew(module)
         if not read and not any(matches(c.func, _FILLS) for c in after):
@@ -93,7 +102,24 @@ def tied_after_sharding(module: Module) -> Iterator[ast.AST]:
 )
 def save_without_a_wait(module: Module) -> Iterator[ast.AST]:
     for call in module.called("torch.distributed.checkpoint.async_save", "dcp.async_save"):
-        if isinstance(module.parents[call], ast.Expr):
+        around = module.parents[call]
+        name = around.targets[0] if isinstance(around, ast.Assign) else None
+        unread = isinstance(name, ast.Name) and not module.reads(name.id, module.scope(call))
+        if unread or isinstance(around, ast.Expr):
+            yield call
+
+
+@rule(
+    "K16",
+    "each rank has a folder of its own here, and no folder has the shares of all",
+    "give all ranks one folder: each of them writes a file of its own there",
+)
+def folder_of_each_rank(module: Module) -> Iterator[ast.AST]:
+    for call in module.called(
+        *(f"torch.distributed.checkpoint.{n}" for n in ("save", "async_save"))
+    ):
+        folder = keyword(call, "checkpoint_id")
+        if folder is not None and mentions(module, folder, r"(?<!world_)rank", 2):
             yield call
 
 

@@ -4,18 +4,19 @@ import ast
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.callers import on_ranks
+from ddpgen.checking.reading.dealing import is_stream
 from ddpgen.checking.reading.expressions import (
     constant,
     keyword,
     last_part,
-    matches,
     method_name,
     operands,
+    source,
     unpacks,
 )
 from ddpgen.checking.reading.guards import guarded
-from ddpgen.checking.reading.orders import agreed, comes_from, listed, shuffled
-from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.orders import agreed, comes_from, draws_alone, listed, shuffled
+from ddpgen.checking.reading.programs import Module, leads_to
 from ddpgen.checking.reading.seeds import LIBRARIES, OWN, commonly_seeded
 from ddpgen.checking.reading.values import (
     binding,
@@ -49,11 +50,17 @@ def split_by_each_rank(module: Module) -> Iterator[ast.AST]:
 
 def _seeded_alike(module: Module, call: ast.Call, kind: str) -> bool:
     """Whether all ranks have one seed at a draw: the last one above, or that of the program."""
-    above = [c for c in module.called("torch.manual_seed") if c.lineno < call.lineno and c.args]
-    last = [c for c in above if module.scope(c) is module.scope(call)][-1:]
-    if last and kind == "torch":
-        return not mentions(module, last[0].args[0], OWN)
+    same = module.calls_below(module.scope(call))
+    above = [
+        c for c in same if c.lineno < call.lineno and c.args and leads_to(module, c, _seeds, 1)
+    ]
+    if above and kind == "torch":
+        return not mentions(module, above[-1].args[0], OWN)
     return commonly_seeded(module, kind)
+
+
+def _seeds(module: Module, call: ast.Call) -> bool | None:
+    return module.name(call.func) == "torch.manual_seed" or None
 
 
 def _seed_of_split(module: Module, call: ast.Call, name: str) -> tuple[ast.expr | None, str]:
@@ -76,9 +83,26 @@ def _seed_of_split(module: Module, call: ast.Call, name: str) -> tuple[ast.expr 
 )
 def share_of_own_order(module: Module) -> Iterator[ast.AST]:
     for node, whole in _shares(module):
-        test = _drawn_here if matches(module.owner(node), r"IterableDataset") else shuffled
+        test = _drawn_here if is_stream(module.owner(node)) else shuffled
         if on_ranks(module, node) and comes_from(module, whole, test):
             yield node
+
+
+@rule(
+    "S3",
+    "each rank has shuffled this list by itself: a number means another sample on each of them",
+    "shuffle with one seed on all ranks, as random.Random(seed + epoch), or after the share",
+)
+def numbers_of_own_order(module: Module) -> Iterator[ast.AST]:
+    if not module.program.called("DistributedSampler"):
+        return
+    for call in module.methods("shuffle"):
+        owner = module.owner(call)
+        bases = [source(base) for base in owner.bases] if owner else []
+        own = call.args and source(call.args[0]).startswith("self.")
+        if own and any(base.endswith("Dataset") for base in bases) and not is_stream(owner):
+            if draws_alone(module, call) and on_ranks(module, call):
+                yield call
 
 
 def _drawn_here(module: Module, node: ast.expr) -> bool | None:

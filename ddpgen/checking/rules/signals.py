@@ -14,7 +14,7 @@ from ddpgen.checking.reading.expressions import (
     matches,
     source,
 )
-from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.programs import Module, leads_to
 from ddpgen.checking.reading.values import mentions
 from ddpgen.checking.reading.windows import goes_backward
 from ddpgen.checking.registry import rule
@@ -44,9 +44,14 @@ def work_in_handler(module: Module) -> Iterator[ast.AST]:
     for body in _handlers(module):
         for inner in ast.walk(body):
             if isinstance(inner, ast.Call) and (
-                is_collective(module, inner) or _SAVES.search(last_part(source(inner.func)))
+                _SAVES.search(last_part(source(inner.func)))
+                or leads_to(module, inner, _takes_part, 2)
             ):
                 yield inner
+
+
+def _takes_part(module: Module, call: ast.Call) -> bool | None:
+    return is_collective(module, call) or None
 
 
 @rule(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ddpgen.checking.reading.expressions import constant, entries, keyword, matches
 from ddpgen.checking.reading.guards import guarded, zero_guard
 from ddpgen.checking.reading.programs import Module
-from ddpgen.checking.reading.values import mentions
+from ddpgen.checking.reading.values import binding, mentions
 from ddpgen.checking.registry import ERROR, WARNING, rule
 from ddpgen.checking.rules.resume import snapshots
 
@@ -28,9 +28,19 @@ def shared_random_state(module: Module) -> Iterator[ast.AST]:
     for call, name in module.calls if modules else ():
         if name.endswith("set_rng_state") and call.args and not guarded(module, call):
             given = call.args[0]
-            first = isinstance(given, ast.Subscript) and isinstance(constant(given.slice), int)
+            first = _is_first(module, given)
             if first or not (by_rank or matches(given, "rank")):
                 yield call
+
+
+def _is_first(module: Module, node: ast.expr, depth: int = 3) -> bool:
+    """Whether something is a part of what stands at a fixed place: `saved["rngs"][0]["cuda"]`."""
+    while isinstance(node, ast.Subscript):
+        if isinstance(constant(node.slice), int):
+            return True
+        node = node.value
+    found = binding(module, node) if depth and isinstance(node, ast.Name) else None
+    return found is not None and _is_first(module, found.value, depth - 1)
 
 
 @rule(

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.reading.dealing import streams
 from ddpgen.checking.reading.expressions import Function, constant, keyword, names_in, source
 from ddpgen.checking.reading.programs import Module, leads_to, once
 from ddpgen.checking.reading.values import binding, mentions
@@ -45,15 +46,12 @@ _WRAPS = r"in (enumerate\()?self\.\w*(reader|loader|dataset|source|stream|inner|
 def stream_not_split(module: Module) -> Iterator[ast.AST]:
     if module.program.says(r"split_by_(node|rank|worker)"):  # stages behind it deal it out
         return
-    for node in module.nodes:
-        if isinstance(node, ast.ClassDef) and any(
-            source(base).partition("[")[0].endswith("IterableDataset") for base in node.bases
-        ):
-            text = "\n".join(map(source, node.body))
-            work = _at_work(node)
-            parts = re.search(_PARTS, work, re.IGNORECASE) or re.search(_WRAPS, work)
-            if not parts or ("worker" not in text and _workers(module, node.name)):
-                yield node
+    for node in streams(module):
+        text = "\n".join(map(source, node.body))
+        work = _at_work(node)
+        parts = re.search(_PARTS, work, re.IGNORECASE) or re.search(_WRAPS, work)
+        if not parts or ("worker" not in text and _workers(module, node.name)):
+            yield node
 
 
 def _at_work(node: ast.ClassDef) -> str:

@@ -7,7 +7,7 @@ from ddpgen.checking.reading.batches import is_loss
 from ddpgen.checking.reading.expressions import matches, names_in, receiver, stored_in
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import is_ddp
-from ddpgen.checking.reading.windows import windows
+from ddpgen.checking.reading.windows import step_functions, windows
 from ddpgen.checking.registry import WARNING, rule
 
 _SCALES = r"\b(div|mul|true_divide|sum)_?\(|='(sum|none)'"
@@ -26,9 +26,10 @@ def nothing_divides(module: Module) -> Iterator[ast.AST]:
     if module.program.says(_ELSEWHERE):
         return
     for window in windows(module):
-        for call in module.methods("backward", below=window.loop):
-            if not call.args and _is_mean(module, receiver(call), window.loop):
-                yield call
+        for around in (window.loop, *step_functions(module, window)):
+            for call in module.methods("backward", below=around):
+                if not call.args and _is_mean(module, receiver(call), around):
+                    yield call
 
 
 def _is_mean(module: Module, value: ast.expr, loop: ast.AST) -> bool:

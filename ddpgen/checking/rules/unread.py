@@ -186,7 +186,7 @@ def _is_state(module: Module, value: ast.expr) -> bool:
             return _is_state(module, inner)
     if isinstance(value, ast.Call):
         return source(value.func).endswith(".state_dict")
-    if not isinstance(value, ast.Attribute) or source(value.value) != "self":
+    if not isinstance(value, ast.Attribute) or not isinstance(value.value, ast.Name):
         return False
     return any(value.attr in _changed(m) for m in module.program.modules)
 
@@ -199,6 +199,8 @@ def _changed(module: Module) -> set[str]:
         for n in module.nodes
         if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Attribute)
     }
+    targets = [(n, t) for n, t in module.assignments(ast.Attribute)]
+    counted |= {t.attr for n, t in targets if source(t) in source(n.value)}  # best = max(best, x)
     replaced = [
         (n, part)
         for n in module.nodes

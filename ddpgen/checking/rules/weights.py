@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.expressions import matches, receiver, source
-from ddpgen.checking.reading.guards import zero_guard
+from ddpgen.checking.reading.guards import NO_GRADIENTS, zero_guard
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import DDP, follows
 from ddpgen.checking.registry import ERROR, rule
@@ -86,7 +86,7 @@ def _used_by_all(module: Module, call: ast.Call, average: str) -> bool:
     uses = any(named.fullmatch(source(node)) for node in given)
     decorators = [d for _, f in module.callees(call) for d in f.decorator_list]
     evaluates = matches(call.func, r"eval|valid|test") or named.fullmatch(source(call.func))
-    silent = any(matches(d, "no_grad|inference_mode") for d in decorators)
+    silent = any(matches(d, NO_GRADIENTS) for d in decorators)
     return uses and (bool(evaluates) or silent) and zero_guard(module, call) is None
 
 
