@@ -116,6 +116,16 @@ def test_tasks_of_srun_do_not_train_each_for_itself(
     assert {*folder.glob("runs/*")} == before
 
 
+@pytest.mark.parametrize("script", [TORCHRUN, DIRECT])
+def test_launch_file_within_a_step_says_so(
+    script: str, lab: Lab, folder: Path, environment: dict[str, str]
+) -> None:
+    """Its steps would wait for cores that its own step has, until the time limit."""
+    gpus = ("--partition=batch", "--gpus-per-node=1")
+    with pytest.raises(RuntimeError, match="a step of srun, in which steps wait without end"):
+        lab.command("srun", *gpus, "bash", script, cwd=folder, env=environment)
+
+
 @pytest.mark.thorough
 @pytest.mark.disturbed("Its nodes have no GPU that works")
 def test_job_that_asked_for_gpus_does_not_train_on_cpus(

@@ -47,7 +47,7 @@ def agree(process: distributed.Process, cfg: config.Config, sizes: dict[str, int
         if name != "data.workers" and not place_of_node:
             own[name] = value
     here = Path(__file__).parents[2]
-    for path in (*here.glob("*.py"), *here.glob("engine/**/*.py")):
+    for path in filter(Path.is_file, (*here.glob("*.py"), *here.glob("engine/**/*.py"))):
         own[str(path.relative_to(here))] = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
     for name, value in json.loads(distributed.on_main(process, lambda: json.dumps(own))).items():
         if own.get(name, value) != value:

@@ -85,6 +85,7 @@ def test_ranks_that_differ_do_not_train(words: str, tmp_path: Path) -> None:
     own, old, sizes = APART[words]
     (tmp_path / "engine" / "watch").mkdir(parents=True)
     (tmp_path / "optim.py").write_text("old")
+    (tmp_path / ".#optim.py").symlink_to("me@host1:1")  # by an editor, which has changes to save
     own, old = [word.format(folder=tmp_path) for word in own], old.format(folder=tmp_path)
     world = processes.World(2, start_apart, [f"run.folder={tmp_path}", *SETTINGS], own, old, sizes)
     codes = world.end(first_failure=True)
