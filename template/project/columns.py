@@ -522,7 +522,8 @@ def join(name: str, parts: list[Any], files: list[Path], numbers: str) -> Any:
 def _plain(array: Any, name: str, path: Path) -> Any:
     """The column with one type for texts, days and times; ConfigError for lists and others."""
     kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
-    if holds_texts(kind) or pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
+    is_date = pa.types.is_temporal(kind) and not pa.types.is_duration(kind)
+    if holds_texts(kind) or is_date:
         return array.cast(pa.string())
     numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
     if not any(fits(kind) for fits in (*numbers, pa.types.is_boolean, pa.types.is_null)):

@@ -141,7 +141,7 @@ DEEP = b"[" * 100_000
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 1234\n"
 # Family, name of a file, its content, and the words of the error.
 TOLD = {
-    "no features": ("mlp", "a.csv", b"label\n" + b"a\nb\n" * ROWS, "['label'], beside features"),
+    "no features": ("mlp", "a.csv", b"label\n" + b"a\nb\n" * ROWS, "['label'], with features"),
     "beyond 32 bits": ("mlp", "a.csv", TABLE.replace("1", "1e39").encode(), "is 1e+39 in row 1"),
     "two columns": ("mlp", "a.csv", TABLE.replace("name", "label").encode(), "same name: label"),
     "names in Latin-1": ("mlp", "a.csv", TABLE.replace("n", "\xe9").encode("latin-1"), "utf-8"),

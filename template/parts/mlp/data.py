@@ -107,7 +107,7 @@ def _read_file(cfg: config.Data) -> tuple[list[str], Tensor, Tensor]:
     if len({*names}) < len(names):
         raise config.ConfigError(f"{path}: two columns have the same name: {', '.join(names)}")
     if cfg.target not in names or len(names) < 2:
-        raise config.ConfigError(f"data.target = {cfg.target!r}: choose of {names}, beside features")
+        raise config.ConfigError(f"data.target = {cfg.target!r}: choose of {names}, with features")
     classes, targets = _number_classes(cfg, file[cfg.target].to_pylist())
     names.remove(cfg.target)
     cells = [_numbers(path, name, file[name].to_pylist()) for name in names]
