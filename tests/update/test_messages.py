@@ -155,7 +155,6 @@ MISTAKES = {
     "older": (["update", "--to", "0.1.0"], "the project is already newer"),
     "unknown version": (["update", "--to", "3.1"], "there is no such version (allowed: 0.1.0"),
     "not here": (["update", "nowhere"], "nowhere: there is no such folder"),
-    "no such user": (["update", "~no-such-user/p"], "~no-such-user/p: there is no such folder"),
     "project as an option": (
         ["update", "--project", "."],
         "a project needs no option: ddpgen update PATH",
