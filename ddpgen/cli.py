@@ -62,11 +62,12 @@ def _run(words: Sequence[str]) -> int:
     parser = _parser(words)
     arguments, unknown = parser.parse_known_args(words)
     if unknown:
-        hint = ""
+        hint = "; write an answer as --data KEY=VALUE, each with a --data of its own"
+        hint *= hasattr(arguments, "data")
         if arguments.command == "launch" and unknown[0].partition("=")[0] == "--cluster":
             hint = "; a cluster needs no option: ddpgen launch slurm"
-        elif hasattr(arguments, "data"):
-            hint = "; write an answer as --data KEY=VALUE, each with a --data of its own"
+        elif unknown[0].partition("=")[0] == "--project":
+            hint = f"; a project needs no option: ddpgen {arguments.command} PATH"
         parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     if arguments.command is None:
         parser.print_help(sys.stderr)

@@ -14,6 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from ddpgen import __version__
+from ddpgen.asking.found import path_of
 from ddpgen.asking.known import LAUNCH_FOLDER, MAIN_FOLDER, PROJECT_NAME
 from ddpgen.errors import DdpgenError, show
 
@@ -223,7 +224,7 @@ def _interview(questionnaire: "Questionnaire", given: "Answers", named: "Answers
 def _path(text: str) -> Path:
     if not text or "\0" in text:
         raise DdpgenError("is not a path", option="PATH", value=text)
-    return Path(text)
+    return path_of(text)
 
 
 def _next_steps(path: Path, files: Sequence[str], arguments: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from unicodedata import normalize
 
 from ddpgen.asking.cells import (
     EMPTY,
@@ -29,9 +30,7 @@ FEW = 10  # one of so many cells, at most, is another text that stands for an em
 STRAY = 20  # one of so many cells, at most, is a mistake among numbers
 LONG = 3.0  # words of a cell, in the mean, from which a column is one of texts to read
 POINTS, HUNDREDS = re.compile(r"[-+]?[1-9]\d{0,2}[.]\d{3}"), re.compile(r"[-+]?\d{1,3}")
-SENTINEL = re.compile(
-    r"-?9{2,}(\.0+)?|-1(\.0+)?"
-)  # what stands for an unknown number, such as -999
+SENTINEL = re.compile(r"-?9{2,}(\.0+)?|-1(\.0+)?")  # such as -999, where nothing is known
 
 
 @dataclass(frozen=True)
@@ -175,8 +174,9 @@ class Column:
             return []
         alike = dict[str, list[str]]()
         for cell in dict.fromkeys(self.cells):
-            alike.setdefault(" ".join(cell.casefold().split()), []).append(cell)
-        same = [f"{' and '.join(map(repr, cells))}" for cells in alike.values() if len(cells) > 1]
+            plain = " ".join(normalize("NFC", cell).casefold().split())
+            alike.setdefault(plain, []).append(cell)
+        same = [" and ".join(map(repr, cells)) for cells in alike.values() if len(cells) > 1]
         return [f"{self.name}: {same[0]} are different: write them alike"] if same else []
 
     def _points(self) -> list[str]:

@@ -90,6 +90,9 @@ def _parquet(path: Path, source: str) -> Found:
     if text := texts.alone_by_names(whole, others):
         return _conversations([f"{number(file.rows, 'text')} in {text}"], text, source)
     tables.refuse_twice(path, names)
+    if target := next((n for word in tables.TARGETS for n in names if n.lower() == word), ""):
+        words.append(f"to predict, by its name: {target}")
+        return Found(words, "rows", [source, option("data.target", target)])
     return Found([*words, "name the column to predict with data.target"], "rows", [source])
 
 

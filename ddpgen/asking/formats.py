@@ -22,6 +22,7 @@ NO_TEXT = "holds bytes of zeros, as no text does"
 NO_UTF_8 = "is not text in UTF-8: save the file in UTF-8"
 WESTERN = "cp1252"  # of Windows, and of Latin-1 all that is printed
 CONTENTS = {
+    b"version https://git-lfs": "only says where the file is: git lfs pull fetches the file",
     b"\xff\xfe": UTF_16,
     b"\xfe\xff": UTF_16,
     b"\x1f\x8b": "is compressed with gzip, whatever its name says: unpack it, or add .gz",

@@ -35,6 +35,14 @@ class Found(NamedTuple):
         return [*self.arguments, *chain.from_iterable(more)] if self.arguments else []
 
 
+def path_of(text: str) -> Path:
+    """A path as it is written, but for ~: a shell leaves ~ as it is behind = and in quotes."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:  # there is no such user
+        return Path(text)
+
+
 def option(key: str, text: str) -> str:
     """An argument of train.py, which reads a text in quotes without them."""
     return f"{key}={listed(text) if text.startswith(QUOTES) else text}"

@@ -5,13 +5,14 @@ and is strict. What is proposed here is a beginning.
 """
 
 import csv
+import os
 import zlib
 from pathlib import Path
 
 from ddpgen.asking import foreign, foreign_lines, formats, images, records
 from ddpgen.asking.files import columns_of_records, look_at_file
 from ddpgen.asking.folders import below, look_at_pattern, look_in_folder
-from ddpgen.asking.found import ROWS, Found
+from ddpgen.asking.found import ROWS, Found, path_of
 from ddpgen.asking.tables import in_lines
 from ddpgen.errors import DdpgenError, show
 
@@ -38,9 +39,15 @@ def look_at(texts: list[str]) -> Found:
             f"--data {show(texts[0])}: is an address, and nothing is fetched here",
             remedy="download the data, then give the path of the file or folder",
         )
-    if texts and texts[0].startswith("~/"):  # a shell leaves ~ as it is behind = and in quotes
-        return look(Path(texts[0]).expanduser())
-    return look(Path(texts[0])) if texts else Found([], "", [])
+    if not texts:
+        return Found([], "", [])
+    bare = texts[0].strip("\"'")
+    if bare != texts[0] and os.path.lexists(bare) and not os.path.lexists(texts[0]):
+        raise DdpgenError(
+            f"--data {show(texts[0])}: the quotation marks are taken for a part of the name",
+            remedy=f"leave them out: --data {show(bare)}",
+        )
+    return look(path_of(texts[0]))
 
 
 def look(path: Path) -> Found:

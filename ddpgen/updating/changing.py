@@ -88,7 +88,7 @@ def _print_answers(before: Answers, after: Answers, folder: str) -> None:
     place = "" if folder == MAIN_FOLDER else f"{folder}: "
     for name in [*before, *(name for name in after if name not in before)]:
         old, new = (show(values[name]) if name in values else "-" for values in (before, after))
-        if old != new and (old, new) != ("-", ""):  # a new question that nobody answers yet
+        if old != new and {old, new} != {"-", ""}:  # a question with an empty answer comes or goes
             print(f"{place}{name}: {old} -> {new}")
 
 

@@ -207,9 +207,8 @@ def _root(path: Path) -> Path:
     for folder in (start, *start.parents):
         if (folder / ANSWERS_FILE).is_file():
             return folder
-    raise DdpgenError(
-        f"is not in a project of ddpgen: there is no {ANSWERS_FILE}", option=show(path)
-    )
+    reason = f"is not in a project of ddpgen: there is no {ANSWERS_FILE}"
+    raise DdpgenError(reason if start.exists() else "there is no such folder", option=show(path))
 
 
 def _tag(tag: str, known: list[str]) -> str:

@@ -4,13 +4,14 @@ All three commands compare trees: the project as rendered for its recorded answe
 as rendered for the new ones, and as committed.
 """
 
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
 from ddpgen.asking import answers
 from ddpgen.asking.known import LAUNCH_FOLDER, MAIN_FOLDER
 from ddpgen.asking.question import Answers
-from ddpgen.errors import DdpgenError
+from ddpgen.errors import DdpgenError, show
 from ddpgen.fetching import template_source
 from ddpgen.fetching.git import git
 from ddpgen.origin import order
@@ -53,8 +54,15 @@ def change(path: Path, assignments: Iterable[str], *, dry_run: bool) -> int:
         assignments: the answers to change, as `key=value`.
         dry_run: only show what would happen.
     """
+    words = [*assignments]
+    if folders := [text for text in words if "=" not in text and Path(text).is_dir()]:
+        raise DdpgenError(
+            "is a folder, and an answer is written key=value",
+            option=show(folders[0]),
+            remedy=f"name the project's folder so: --project {shlex.quote(folders[0])}",
+        )
     with opened(path) as project:
-        changes = answers.from_flags(project.version.questionnaire, assignments, "")
+        changes = answers.from_flags(project.version.questionnaire, words, "")
         wanted = _parts_at(project, project.version, changes)
         return change_to(project, wanted, dry_run=dry_run)
 

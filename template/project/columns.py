@@ -10,6 +10,7 @@ import io
 import os
 import re
 import sys
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain
@@ -68,7 +69,8 @@ _DAY = (
     r"|\d{4}[ -]?(Q[1-4]|W\d\d)|Q[1-4][ -]\d{4})"
 )
 _TIME = r"\d{1,2}:\d\d(:\d\d([.]\d+)?)?( ?[ap][.]?m[.]?)?"
-DATE = rf"(?i)^\s*({_DAY}(,?[ T]{_TIME})?|{_TIME})\s*$"
+_ZONE = r"( ?(Z|UTC|[-+]\d\d:?\d\d))?"
+DATE = rf"(?i)^\s*({_DAY}(,?[ T]{_TIME}{_ZONE})?|{_TIME})\s*$"
 # Arrow's words for a row with too many or too few cells, which it counts from the header on.
 ODD_ROW = re.compile(r"CSV parse error: Row #(\d+): Expected (\d+) columns, got (\d+)")
 # What pandas calls the index of rows: in CSV, read again from CSV, in Parquet.
@@ -82,11 +84,13 @@ NO_TABLES = {  # by the first bytes of a file
     b"\xff\xfe": UTF_16,
     b"\xfe\xff": UTF_16,
     b"sep=": "the first line is for spreadsheets, and names no columns: delete the line",
-    b"\x1f\x8b": "the file is compressed by gzip: let its name end with .gz",
+    b"\x1f\x8b": "the file is compressed by gzip: let its name end with .gz, in small letters",
     b"BZh91AY&SY": "the file is compressed by bzip2: let its name end with .bz2",
     b"\x28\xb5\x2f\xfd": "the file is compressed by Zstandard: let its name end with .zst",
     b"\xfd7zXZ": "the file is compressed by xz: unpack the file",
     b"PK\x03\x04": "the file is a zip archive or a spreadsheet: save the table as CSV in UTF-8",
+    b"\xd0\xcf\x11\xe0": "the file is a spreadsheet: save the table as CSV in UTF-8",
+    b"version https://git-lfs": "the file only says where the table is: git lfs pull fetches it",
 }
 VALIDATION = {"val", "valid", "validation", "dev"}  # in the name of a file or folder held out
 TRAINING, TEST = {"train", "training"}, {"test", "testing"}  # beside train, test is left out
@@ -147,7 +151,9 @@ def read(cfg: config.Data, files: list[Path]) -> Table:
     _check_header(files[0], parts[0])
     ends = list(accumulate(map(len, parts)))
     if ends[-1] < FEWEST_ROWS:
-        raise config.ConfigError(f"data.source = {cfg.source!r} has only {ends[-1]} rows")
+        raise config.ConfigError(
+            f"data.source = {cfg.source!r} has only {ends[-1]} rows: {FEWEST_ROWS} are needed"
+        )
     chosen = [name for name in names if name not in (*cfg.leave_out, *groups)]
     doubts = ""
     for name in chosen:
@@ -419,7 +425,9 @@ def _check_names(cfg: config.Data, names: list[str]) -> None:
             "data.leave_out, or choose another target"
         )
     if cfg.target not in names:
-        raise config.ConfigError(f"data.target = {cfg.target!r}: the columns are {listed}")
+        spaced = [f": {name!r} has blanks" for name in names if name.strip() == cfg.target]
+        words = f"data.target = {cfg.target!r}: the columns are {listed}"
+        raise config.ConfigError("".join([words, *spaced]))
 
 
 def _check_header(path: Path, table: Any) -> None:
@@ -512,9 +520,10 @@ def join(name: str, parts: list[Any], files: list[Path], numbers: str) -> Any:
 
 
 def _plain(array: Any, name: str, path: Path) -> Any:
-    """The column with one type for all kinds of texts; ConfigError for dates, lists and others."""
+    """The column with one type for texts, days and times; ConfigError for lists and others."""
     kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
-    if holds_texts(kind):
+    is_date = pa.types.is_temporal(kind) and not pa.types.is_duration(kind)
+    if holds_texts(kind) or is_date:
         return array.cast(pa.string())
     numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
     if not any(fits(kind) for fits in (*numbers, pa.types.is_boolean, pa.types.is_null)):
@@ -753,6 +762,8 @@ def _check_cells(table: Table, name: str, cfg: config.Data) -> None:
         )
     if 2 * distinct > filled:
         remedy = "choose another target" if name == cfg.target else "name it in data.leave_out"
+        if not pc.any(is_text).as_py():
+            remedy += "; or, where all are quantities, save them as numbers, not as texts"
         raise config.ConfigError(
             f"column {name!r} has {distinct:,} different texts in {filled:,} rows, which tell "
             f"rows apart but nothing about others: {remedy}"
@@ -909,7 +920,8 @@ def _alike(names: list[str]) -> list[str]:
     """The first names that differ by capitals and blanks only."""
     found: dict[str, list[str]] = {}
     for name in names:
-        found.setdefault(" ".join(name.casefold().split()), []).append(name)
+        plain = unicodedata.normalize("NFC", name).casefold()
+        found.setdefault(" ".join(plain.split()), []).append(name)
     return next((same for same in found.values() if len(same) > 1), [])
 
 

@@ -33,7 +33,7 @@ HEADER = 1024  # bytes
 HEADED = {20240520: "uint16", 20240801: "uint32"}
 # How files of other programs begin. Two bytes alone would be a token of 16 bits.
 ARCHIVES = (b"PK\x03\x04", b"\x93NUMPY", b"\x80\x02\x8a\n", b"\x1f\x8b\x08")
-NO_TOKENS = (*ARCHIVES, b"PAR1", b"GGUF", b"\x89PNG")
+NO_TOKENS = (*ARCHIVES, b"PAR1", b"GGUF", b"\x89PNG", b"version ")  # the last one: Git LFS
 FEWEST_HALVES = 50  # that are all 0, for a suspicion
 BLOCK = 2**20  # characters that a thread of the tokenizer takes at once
 BLOCKS = 64
@@ -147,7 +147,7 @@ def _name(cfg: config.Data) -> str:
 
 def _name_of_tokens(splits: list[Tokens]) -> str:
     """A name that follows from the sizes of both splits and from some tokens of each."""
-    found = [(len(tokens), _some(tokens).tolist()) for tokens in splits]
+    found = [(len(tokens), _some(tokens).tolist()) for tokens in splits if len(tokens)]
     return f"tokens {hashlib.sha256(repr(found).encode()).hexdigest()[:8]}"
 
 
@@ -351,6 +351,8 @@ def _copy(files: Sequence[Path], target: BinaryIO) -> None:
 def _check_text(path: Path, text: str) -> None:
     if "\0" in text:
         raise config.ConfigError(_no_text(path, "there are bytes of zeros"))
+    if text.startswith("version https://git-lfs"):
+        raise config.ConfigError(f"{path} only says where the text is: git lfs pull fetches it")
 
 
 def _no_text(path: Path, reason: str) -> str:
@@ -374,12 +376,18 @@ class Tokenizer:
         for number, path in enumerate(files, start=1):
             blocks = _blocks(path)
             while group := list(islice(blocks, BLOCKS)):
-                for encoded in self.encode_batch(group, add_special_tokens=False):
+                for encoded in self._encode(group):
                     self._append(encoded.ids, target)
                 if time.monotonic() > said + PATIENCE:
                     said, done = time.monotonic(), f"{target.tell():,} bytes of tokens, in file"
                     print(f"{done} {number:,} of {len(files):,}", file=sys.stderr, flush=True)
             self._append(self.end, target)
+
+    def _encode(self, texts: list[str]) -> Any:
+        try:
+            return self.encode_batch(texts, add_special_tokens=False)
+        except Exception as error:  # the library has no narrower one
+            raise config.ConfigError(f"data.tokenizer cannot encode the texts: {error}") from error
 
     def _append(self, tokens: list[int], target: BinaryIO) -> None:
         array("H" if self.dtype == "uint16" else "i", tokens).tofile(target)

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import time
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ UPPER_HALVES = [value >> 8 for value in range(2**16)]
 BROKEN = (OSError, SyntaxError, ValueError, ArithmeticError, EOFError)
 ENDINGS = {".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"}
 FEW = 10  # up to so many classes are named to the user
+LFS = b"version https://git-lfs"  # the begin of what Git LFS has in a file's place
 
 Seen = TypeVar("Seen")
 
@@ -113,7 +115,7 @@ def doubts(found: Opened) -> str:
     words = f"; no image held out is of {', '.join(unseen[:FEW])}{more}" if unseen else ""
     alike = dict[str, list[str]]()
     for name in found.classes:
-        alike.setdefault(name.casefold(), []).append(name)
+        alike.setdefault(unicodedata.normalize("NFC", name).casefold(), []).append(name)
     same = (names for names in alike.values() if len(names) > 1)
     words += "".join(f"; {' and '.join(names)} are different classes" for names in same)
     return words + found.notes
@@ -261,6 +263,9 @@ def _check_classes(root: Path, split_folders: list[Path], classes: list[str]) ->
             f"{last / unknown[0]} is no class: {split_folders[0]} has none such"
         )
     for folder in {root, *split_folders}:
+        links = sorted(path for path in folder.glob("*") if not path.name.startswith(HIDDEN))
+        if gone := [path for path in links if not path.exists()]:
+            raise config.ConfigError(f"{gone[0]} is a link that leads nowhere: mend or remove it")
         if loose := sorted(path for path in folder.glob("*.*") if is_image(path.name)):
             raise config.ConfigError(f"{loose[0]} is in the folder of no class: move the file")
 
@@ -368,6 +373,8 @@ def decode(root: Path, place: Place, mode: str, size: int) -> Any:
             return _opaque(ImageOps.exif_transpose(image)).convert(mode)
     except UnidentifiedImageError:
         reason = "Pillow knows no such format" if content.getvalue() else "the file is empty"
+        if content.getvalue().startswith(LFS):
+            reason = "the file only says where the image is: fetch it with git lfs pull"
     except (*BROKEN, Image.DecompressionBombError) as error:
         reason = error
     shown = place.name or root / place.path

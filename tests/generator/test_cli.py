@@ -31,6 +31,7 @@ MISTAKES = {
         "each with a --data of its own",
     ),
     "no equals sign": (["p", "--data", "amp"], "key=value"),
+    "quotation marks": (["p", "--data", '"full"'], "leave them out: --data full"),
     "no answers file": (["p", "--answers", "none.toml"], "--answers none.toml: No such file"),
     "no address": (["p", "--from", "#amp"], "an address holds answers as key=value"),
     "not empty": (["full"], "full: is not empty"),

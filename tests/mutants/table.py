@@ -1891,7 +1891,7 @@ MUTATIONS = [
         "torch.use_deterministic_algorithms(True, warn_only=True)",
         check="how exactly a run shall repeat is its own affair"),
     Mutation("S11", "a column that is constant in training is divided by almost nothing", "mlp",
-        "data.py", "deviation.where(deviation > 1e-6 * mean.abs(), 1.0)",
+        "data.py", "deviation.where(deviation > 1e-12 * mean.abs(), 1.0)",
         "deviation.clamp(min=1e-8)", check=CONTENT),
     Mutation("O4", "each step waits for the device where there is one", "mlp", "train.py",
         "            at_end = ",

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 from pyarrow import parquet
-from tokenizers import ByteLevelBPETokenizer
+from tokenizers import ByteLevelBPETokenizer, Tokenizer, models, pre_tokenizers
 
 from product import forkserver, template
 
@@ -120,12 +120,17 @@ def of_one_name() -> bytes:
     return file.getvalue()
 
 
-def named(label: bytes) -> bytes:
-    """A tar file with an image, and the name of its class beside the image."""
+def named(label: bytes, shown: bytes = b"") -> bytes:
+    """A tar file with images, and the names of their classes beside them."""
     file, image = io.BytesIO(), io.BytesIO()
     Image.new("RGB", (9, 9)).save(image, "PNG")
+    good = [
+        (f"{n}.{end}", part)
+        for n in (0, 1, 2, 3, 5, 6, 7, 8)
+        for end, part in (("png", image.getvalue()), ("cls", b"%d" % (n % 2)))
+    ]
     with tarfile.open(fileobj=file, mode="w") as shard:
-        for name, content in (("4.png", image.getvalue()), ("4.cls", label)):
+        for name, content in (*good, ("4.png", shown or image.getvalue()), ("4.cls", label)):
             member = tarfile.TarInfo(name)
             member.size = len(content)
             shard.addfile(member, io.BytesIO(content))
@@ -133,8 +138,11 @@ def named(label: bytes) -> bytes:
 
 
 DEEP = b"[" * 100_000
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 1234\n"
 # Family, name of a file, its content, and the words of the error.
 TOLD = {
+    "no features": ("mlp", "a.csv", b"label\n" + b"a\nb\n" * ROWS, "['label'], with features"),
+    "beyond 32 bits": ("mlp", "a.csv", TABLE.replace("1", "1e39").encode(), "is 1e+39 in row 1"),
     "two columns": ("mlp", "a.csv", TABLE.replace("name", "label").encode(), "same name: label"),
     "names in Latin-1": ("mlp", "a.csv", TABLE.replace("n", "\xe9").encode("latin-1"), "utf-8"),
     "no gzip": ("mlp", "a.csv.gz", TABLE.encode(), "a.csv.gz cannot be read"),
@@ -176,6 +184,26 @@ TOLD = {
         "line 2 has a byte of",
     ),
     "gzip called CSV": ("table", "a.csv", gzip.compress(TABLE.encode()), "name end with .gz"),
+    "gzip in capitals": ("table", "a.csv.GZ", gzip.compress(TABLE.encode()), "in small letters"),
+    "a pointer to a table": ("table", "a.csv", POINTER, "git lfs pull"),
+    "a pointer to texts": ("text-classifier", "a.csv", POINTER, "git lfs pull"),
+    "a pointer to a text": ("gpt", "a.txt", POINTER * ROWS, "git lfs pull"),
+    "a pointer to tokens": ("gpt", "a.bin", POINTER * ROWS, "begins with b'version '"),
+    "a pointer to an image": ("resnet", "a.tar", named(b"1", POINTER), "git lfs pull"),
+    "a class without a name": (
+        "mlp",
+        "a.csv",
+        TABLE.replace("2,b", "2,", 1).encode(),
+        "row 2 has no",
+    ),
+    "one character": ("gpt", "a.txt", b"a", "the training split has 1 tokens"),
+    "few rows": ("table", "a.csv", TABLE[:39].encode(), "has only 7 rows: 10 are needed"),
+    "blanks in names": (
+        "table",
+        "a.csv",
+        TABLE.replace("label", " label").encode(),
+        "' label' has blanks",
+    ),
     "xz": ("table", "a.csv.xz", lzma.compress(TABLE.encode()), "by xz: unpack the file"),
     "two columns in Parquet": ("table", "a.parquet", of_one_name(), "same name: label"),
     "UTF-16 in texts": (
@@ -221,3 +249,49 @@ def test_patterns_that_name_no_files_are_told(pattern: str, tmp_path: Path) -> N
     run = forkserver.train(tmp_path / "project", 1, overrides)
     assert run.codes == [2], run.output
     assert f"error: data.pattern = {pattern!r} names no files below {tmp_path}" in run.output
+
+
+def alike(path: Path, model: str) -> Path:
+    """Data of which two classes look the same: é as a character, and as a letter and its accent."""
+    names = ["caf\u00e9", "cafe\u0301"]
+    if model == "resnet":
+        for number, name in enumerate(names * 12):
+            (path / name).mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (9, 9), (number, 0, 0)).save(path / name / f"{number}.png")
+        return path
+    rows = [f"{n},this is text {n},{names[n % 2]}" for n in range(ROWS)]
+    path.with_suffix(".csv").write_text("\n".join(["number,text,label", *rows]))
+    return path.with_suffix(".csv")
+
+
+@pytest.mark.parametrize("model", ["resnet", "table", "text-classifier"])
+def test_classes_that_look_the_same_are_told(model: str, tmp_path: Path) -> None:
+    """Files of macOS have the accent apart: that made two classes of one without a word."""
+    template.write({"model": model}, tmp_path / "project")
+    settings = ["data.target=label", 'data.leave_out=["text"]'] if model == "table" else []
+    source = f"data.source={alike(tmp_path / 'data', model)}"
+    run = forkserver.train(tmp_path / "project", 1, [source, *settings, "train.max_steps=1"])
+    assert run.codes == [0], run.output
+    assert "are different classes" in run.output, run.output
+
+
+def test_class_behind_a_broken_link_is_told(tmp_path: Path) -> None:
+    """The class was left out in silence."""
+    template.write({"model": "resnet"}, tmp_path / "project")
+    source = alike(tmp_path / "data", "resnet")
+    (source / "gone").symlink_to(tmp_path / "nothing")
+    run = forkserver.train(tmp_path / "project", 1, [f"data.source={source}"])
+    assert run.codes == [2], run.output
+    assert f"{source / 'gone'} is a link that leads nowhere" in run.output
+
+
+def test_tokenizer_that_does_not_know_a_text_is_told(tmp_path: Path) -> None:
+    template.write({"model": "gpt"}, tmp_path / "project")
+    words = Tokenizer(models.WordLevel({"a": 0, "line": 1}))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    words.save(str(tmp_path / "words.json"))
+    (tmp_path / "a.txt").write_text(TEXT)
+    overrides = [f"data.source={tmp_path / 'a.txt'}", f"data.tokenizer={tmp_path / 'words.json'}"]
+    run = forkserver.train(tmp_path / "project", 1, overrides)
+    assert run.codes == [2], run.output
+    assert "data.tokenizer cannot encode the texts" in run.output

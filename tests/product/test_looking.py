@@ -19,6 +19,7 @@ from pyarrow import csv as arrow_csv
 
 from ddpgen.asking import cells, look, questions, records
 from ddpgen.asking import tables as looking_at_tables
+from ddpgen.asking.found import path_of
 from ddpgen.errors import DdpgenError
 from product import forkserver, template
 from product.programs import completed
@@ -336,6 +337,41 @@ def test_a_table_in_parquet_is_described(tmp_path: Path) -> None:
     pattern = look.look(tmp_path / "*.parquet")
     assert pattern.words[0] == "2 tables; of the first:"
     assert pattern.arguments == [f"data.source={tmp_path}/*.parquet"]
+
+
+def test_target_of_a_table_in_parquet_is_known_by_its_name(tmp_path: Path) -> None:
+    """The command that was printed named none, and ended with a mistake."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    rows = pa.table({"size": [1.5, 2.5], "Price": [10.5, 20.5], "rooms": [1, 2]})
+    parquet.write_table(rows, path := tmp_path / "a.parquet")
+    found = look.look(path)
+    assert found.words[1:] == ["to predict, by its name: Price"]
+    assert found.arguments == [f"data.source={path}", "data.target=Price"]
+
+
+def test_pointer_of_git_lfs_is_no_data(tmp_path: Path) -> None:
+    """A table with one column, and a text to learn."""
+    for name in ("a.csv", "a.txt"):
+        path = tmp_path / name
+        path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:01\nsize 9\n")
+        with pytest.raises(DdpgenError, match="git lfs pull"):
+            look.look(path)
+
+
+def test_names_that_look_the_same_are_told(tmp_path: Path) -> None:
+    """An accent is a part of its letter, or a character of its own."""
+    rows: list[list[object]] = [[n + 0.5, ["caf\u00e9", "cafe\u0301"][n % 2]] for n in range(40)]
+    words = look.look(write(tmp_path / "a.csv", ["size", "place"], rows)).words
+    assert any(word.endswith("are different: write them alike") for word in words), words
+
+
+def test_path_in_the_folder_of_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell leaves ~ as it is in quotes and behind =."""
+    monkeypatch.setenv("HOME", "/home/me")
+    assert path_of("~/a.csv") == Path("/home/me/a.csv")
+    assert path_of("~no-such-user/a.csv") == Path("~no-such-user/a.csv")
 
 
 def test_long_texts_are_looked_at(tmp_path: Path) -> None:

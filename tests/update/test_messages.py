@@ -154,7 +154,12 @@ MISTAKES = {
     "does not apply": (["set", "batch_norm=sync"], "but model is mlp"),
     "older": (["update", "--to", "0.1.0"], "the project is already newer"),
     "unknown version": (["update", "--to", "3.1"], "there is no such version (allowed: 0.1.0"),
-    "not here": (["update", "nowhere"], "is not in a project of ddpgen"),
+    "not here": (["update", "nowhere"], "nowhere: there is no such folder"),
+    "project as an option": (
+        ["update", "--project", "."],
+        "a project needs no option: ddpgen update PATH",
+    ),
+    "project among answers": (["set", "tests", "amp=fp16"], "--project tests"),
     "empty path": (["diff", ""], "is not a path"),
 }
 

@@ -1,7 +1,6 @@
 """Tables: a bundled set, or rows of a CSV or Parquet file, as tensors in memory."""
 
 import hashlib
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,7 +64,7 @@ def open_splits(cfg: config.Data) -> Splits:
     val, train = order.tensor_split([max(1, round(cfg.validation * len(order)))])
     deviation, mean = torch.std_mean(rows[train], 0)  # the validation rows stay unseen
     # A constant column stays unscaled: divided by nearly 0, validation rows would be huge.
-    inputs = (rows - mean) / deviation.where(deviation > 1e-6 * mean.abs(), 1.0)
+    inputs = ((rows - mean) / deviation.where(deviation > 1e-12 * mean.abs(), 1.0)).float()
     return Splits(
         Table(inputs[train], targets[train]),
         Table(inputs[val], targets[val]),
@@ -88,11 +87,11 @@ def _read_bundled(name: str) -> tuple[list[str], Tensor, Tensor]:
         raise config.ConfigError(f"data.source = {name!r}: use a file, digits, wine, breast_cancer")
     table = getattr(datasets, f"load_{name}")()
     names = [*map(str, table.feature_names), *map(str, table.target_names)]
-    return names, torch.tensor(table.data, dtype=torch.float32), torch.tensor(table.target)
+    return names, torch.tensor(table.data), torch.tensor(table.target)
 
 
 def _read_file(cfg: config.Data) -> tuple[list[str], Tensor, Tensor]:
-    """Names of columns and classes, features [rows, columns] float32, classes [rows] int64."""
+    """Names of columns and classes, features [rows, columns] float64, classes [rows] int64."""
     from pyarrow import csv, parquet
 
     path = Path(cfg.source)
@@ -107,18 +106,18 @@ def _read_file(cfg: config.Data) -> tuple[list[str], Tensor, Tensor]:
         raise config.ConfigError(f"{path} cannot be read: {error}") from error
     if len({*names}) < len(names):
         raise config.ConfigError(f"{path}: two columns have the same name: {', '.join(names)}")
-    if cfg.target not in names:
-        raise config.ConfigError(f"data.target = {cfg.target!r}: choose of {names}")
+    if cfg.target not in names or len(names) < 2:
+        raise config.ConfigError(f"data.target = {cfg.target!r}: choose of {names}, with features")
     classes, targets = _number_classes(cfg, file[cfg.target].to_pylist())
     names.remove(cfg.target)
     cells = [_numbers(path, name, file[name].to_pylist()) for name in names]
-    return names + classes, torch.tensor(cells, dtype=torch.float32).T.contiguous(), targets
+    return names + classes, torch.tensor(cells, dtype=torch.float64).T.contiguous(), targets
 
 
 def _number_classes(cfg: config.Data, labels: list[Any]) -> tuple[list[str], Tensor]:
     """The classes in their sorted order, and each label as the number of its class."""
-    if None in labels:
-        raise config.ConfigError(f"{cfg.source}: row {labels.index(None) + 1} has no target")
+    if gaps := [row for row, label in enumerate(labels, start=1) if label in (None, "")]:
+        raise config.ConfigError(f"{cfg.source}: row {gaps[0]} has no target")
     distinct = set(labels)
     fractions = any(isinstance(label, float) and not label.is_integer() for label in distinct)
     many = len(distinct) > len(labels) / 2 and not isinstance(labels[0], str)
@@ -134,7 +133,7 @@ def _number_classes(cfg: config.Data, labels: list[Any]) -> tuple[list[str], Ten
 def _numbers(path: Path, name: str, values: list[Any]) -> list[float]:
     """A column of features; ConfigError names the first cell that holds no finite number."""
     for row, value in enumerate(values, start=1):
-        if not isinstance(value, int | float) or not math.isfinite(value):
+        if not isinstance(value, int | float) or not abs(value) < 1e30:  # NaN is not less
             cell = "is empty" if value is None else f"is {value!r}"
             where = f"{path}: column {name!r} {cell} in row {row}"
             raise config.ConfigError(f"{where}: for texts and gaps use a project with model=table")

@@ -14,9 +14,10 @@ from support import common
 
 
 def write_table(path: Path, rows: int = 40, power: float = 0.5) -> None:
-    """A number, a constant but for a row that is held out, and labels: words, ever more of each."""
-    sizes, words = [float(n) for n in range(rows)], [f"kind {int(n**power)}" for n in range(rows)]
-    table = pa.table({"size": sizes, "constant": [1.0 + (n == 4) for n in sizes], "kind": words})
+    """Seconds since 1970, a constant but for a row that is held out, and words, ever more often."""
+    numbers, words = range(rows), [f"kind {int(n**power)}" for n in range(rows)]
+    sizes, constant = [1.6e9 + n for n in numbers], [1.0 + (n == 4) for n in numbers]
+    table = pa.table({"size": sizes, "constant": constant, "kind": words})
     (csv.write_csv if path.suffix == ".csv" else parquet.write_table)(table, path)
 
 

@@ -1,5 +1,6 @@
 """The data: which tables are read, what becomes of their columns, and what is refused."""
 
+import datetime
 import gzip
 import math
 import os
@@ -879,8 +880,14 @@ def test_tables_that_cannot_be_used(tmp_path: Path) -> None:
     assert "column 'floor' has no value to train on" in found
     (tmp_path / "twice.csv").write_text("a,rent,dear,a\n" + "1,2,3,4\n" * ROWS)
     assert "two columns have the same name" in refusal(tmp_path, tmp_path / "twice.csv")
-    dates = flats() | {"day": ["1999-05-01"] * ROWS}
-    assert "'day' is of type date32" in refusal(tmp_path, write(tmp_path / "dates.csv", dates))
+    time = datetime.datetime(1999, 5, 1, 7, 30, tzinfo=datetime.UTC)
+    for day in (time.date(), time.time(), time.replace(tzinfo=None), time):
+        dates = flats() | {"day": [day] * ROWS}
+        for name in ("dates.csv", "dates.parquet"):
+            path = write(tmp_path / name, dates)
+            assert "column 'day' holds dates or times" in refusal(tmp_path, path)
+            known = prepared(tmp_path, path, "data.categories=['day']").shape.columns["texts"]
+            assert len(known["day"]) == 1
 
 
 def test_separators(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import json
 import re
 import sys
 import sysconfig
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -205,7 +206,7 @@ def _alike(names: list[str]) -> list[str]:
     """The first names that differ by capitals and blanks only, or are one number."""
     found: dict[str, list[str]] = {}
     for name in names:
-        plain = " ".join(name.casefold().split())
+        plain = " ".join(unicodedata.normalize("NFC", name).casefold().split())
         found.setdefault(plain.removesuffix(".0"), []).append(name)
     return next((same for same in found.values() if len(same) > 1), [])
 
@@ -357,6 +358,8 @@ def _read_lines(path: Path) -> list[Any]:
         header = file.readline()
         if "\0" in header:
             raise ValueError("the first line has bytes of zero, as files in UTF-16 have")
+        if header.startswith("version https://git-lfs"):
+            raise ValueError("the file only says where the texts are: git lfs pull fetches them")
         file.seek(0)
         delimiter = max(",;\t", key=header.count)
         csv.field_size_limit(sys.maxsize)  # a text may be a book
