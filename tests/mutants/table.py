@@ -2585,7 +2585,7 @@ MUTATIONS = [
         VALIDATED, VALIDATED
         + "    if state.step > 1500 and run.process.is_main:\n"
         '        last = vars(run.reporter).setdefault("last", [])\n'
-        '        last[:] = [*last, state.step][-4:]\n'
+        '        last[:] = [*last, state.step][-8:]\n'
         '        (run.folder / "last.txt").write_text(" ".join(map(str, last)))\n',
         check=AVERAGES),
     Mutation("O8", "what is shown after an evaluation leaves the mode of evaluation on", "vision",
