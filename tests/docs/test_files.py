@@ -17,6 +17,8 @@ ROW = re.compile(r"^\| `([^`]+)` \| [^|]+ \| ([^|]*)\|$", re.MULTILINE)
 CONDITION = re.compile(r"`(\w+)=([\w,-]+)`")
 NOT_ONLY_LOCAL = "`clusters` other than `local` alone"
 FSDP_WORKS = "answers that FSDP does not refuse"
+LARGER = "a project larger than the smallest"
+COMPUTED = {FSDP_WORKS: "may_shard", LARGER: "thorough"}
 # A project with every file that does not belong to a cluster, and one with the fewest files.
 MOST: Answers = {
     "checkpoint": True,
@@ -51,9 +53,9 @@ def expected(condition: str, answers: Answers) -> bool:
         return expected(first, answers) and expected(second, answers)
     if condition == NOT_ONLY_LOCAL:
         return answers.get("clusters") != ["local"]
-    if condition == FSDP_WORKS:
+    if condition in COMPUTED:
         states = questions.load().evaluate(answers)
-        return any(state.value for state in states if state.question.name == "may_shard")
+        return any(s.value for s in states if s.question.name == COMPUTED[condition])
     if not condition:
         return True
     alternatives = condition.split(", or ")

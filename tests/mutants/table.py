@@ -145,9 +145,15 @@ MASKS = "which tensors are masks, and whether they are on a GPU, is not in the s
 OWN_SEED = "that another function has seeded before is said in another file"
 OF_ALL = "each rank may have a file of its own"
 OWN_ROWS = "what the rows of a file of one's own mean is not in the source"
+RATES = "that another function sets the rate is said in another file"
+HOSTS = "that ranks are on several hosts is not in the source"
+READ = "which file is meant, and whether it was there before, is not in the source"
+AVERAGES = "what an average or a file needs again after a restart is not in the source"
+NEWEST = "which of the checkpoints is the right one is not in the source"
 LOSS = '    return F.cross_entropy(outputs, targets, ignore_index=data.IGNORE, reduction="sum")\n'
 VALIDATED = "    run.reporter.validation(state, metrics)\n"
 LOGGED = "            if at_end or state.step % run.cfg.log.every_steps == 0:\n"
+EVALUATED = "            if at_end or due(state.step, run.cfg.train.evaluate_every_steps):\n"
 FINISHED = "    reporter.finish(state)\n    return state"
 OTHERS = "the checker reads the files of SLURM and torchrun, not those of other schedulers"
 
@@ -2545,5 +2551,81 @@ MUTATIONS = [
         '        vars(run.reporter)["worse"] = worse\n'
         '        run.reporter.write(state.step, {"worse": worse})\n',
         check="which counters a run needs again is not in the source"),
+    Mutation("G8", "a plateau lowers the rate, which each step overwrites", "slurm", "train.py",
+        VALIDATED, VALIDATED
+        + '    if not hasattr(run.reporter, "plateau"):\n'
+        "        plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(state.optimizer)\n"
+        '        vars(run.reporter)["plateau"] = plateau\n'
+        '    vars(run.reporter)["plateau"].step(metrics["loss"])\n', check=RATES),
+    Mutation("G8", "a loss that rises halves the rates, which each step overwrites", "table",
+        "train.py", VALIDATED, VALIDATED
+        + '    if metrics["loss"] > state.best:\n'
+        "        for group in state.optimizer.param_groups:\n"
+        '            group["lr"] = group["lr"] / 2\n', check=RATES),
+    Mutation("K8", "the name of a host decides what is due", "gpt", "train.py",
+        EVALUATED, EVALUATED.replace("at_end or", 'at_end or os.uname()[1].endswith("0") or'),
+        check=HOSTS),
+    Mutation("K8", "one node by its name alone evaluates in between", "table", "train.py",
+        EVALUATED,
+        "            import socket\n\n"
+        '            mine = socket.gethostname().endswith("0")\n'
+        + EVALUATED.replace("at_end or", "at_end or mine or"), check=HOSTS),
+    Mutation("D13", "all ranks read at once what rank 0 writes in an evaluation", "gpt", "train.py",
+        VALIDATED, VALIDATED
+        + '    goal = run.folder / "goal.json"\n'
+        "    if run.process.is_main:\n"
+        '        goal.write_text(str(metrics["loss"]))\n'
+        "    if float(goal.read_text()) < 0:\n"
+        '        raise config.ConfigError("no goal")\n', check=READ),
+    Mutation("D13", "all ranks load at once what rank 0 saves in an evaluation", "table",
+        "train.py", VALIDATED, VALIDATED
+        + "    if run.process.is_main:\n"
+        '        torch.save(torch.tensor(metrics["loss"]), run.folder / "goal.pt")\n'
+        '    torch.load(run.folder / "goal.pt", weights_only=True)\n', check=READ),
+    Mutation("K3", "an average of the last weights begins anew with a restart", "gpt", "train.py",
+        VALIDATED, VALIDATED
+        + "    if state.step > 0.75 * run.total_steps:\n"
+        "        averaged = torch.optim.swa_utils.AveragedModel(state.model.module)\n"
+        '        swa = vars(run.reporter).setdefault("swa", averaged)\n'
+        "        swa.update_parameters(state.model.module)\n"
+        "        if run.process.is_main:\n"
+        '            torch.save(swa.module.state_dict(), run.folder / "swa.pt")\n',
+        check=AVERAGES),
+    Mutation("K3", "a file has the last evaluations of a start alone", "table", "train.py",
+        VALIDATED, VALIDATED
+        + "    if state.step > 1500 and run.process.is_main:\n"
+        '        last = vars(run.reporter).setdefault("last", [])\n'
+        '        last[:] = [*last, state.step][-8:]\n'
+        '        (run.folder / "last.txt").write_text(" ".join(map(str, last)))\n',
+        check=AVERAGES),
+    Mutation("O8", "what is shown after an evaluation leaves the mode of evaluation on", "vision",
+        "train.py", VALIDATED, VALIDATED
+        + "    state.model.eval()\n"
+        "    with torch.no_grad():\n"
+        "        shown = steps.forward(\n"
+        "            state.model.module, run.loaders.sample, run.process.device\n"
+        "        )\n"
+        "    del shown\n", check=MODE),
+    Mutation("O8", "the mode of evaluation stays on when a metric is not the best", "causal",
+        "train.py", VALIDATED, VALIDATED
+        + '    if metrics["loss"] > state.best:\n'
+        "        state.model.eval()\n", check=MODE),
+    Mutation("K12", "a restart goes on from the best, and repeats steps", "gpt",
+        "engine/checkpoint.py",
+        "    for path in reversed(paths := found(run / FOLDER)):\n",
+        "    paths = found(run / FOLDER)\n"
+        "    texts = [p.with_suffix('.json').read_text() for p in paths]\n"
+        "    best = {text.partition('best_step\": ')[2] for text in texts}\n"
+        "    names = {f'step_{int(b.partition(\",\")[0]):08d}' for b in best if b}\n"
+        "    for path in sorted(reversed(paths), key=lambda p: p.stem not in names):\n",
+        check=NEWEST),
+    Mutation("K12", "a restart passes over what came after the best", "table",
+        "engine/checkpoint.py",
+        "        if not (reason := problem(path)):\n",
+        "        best = json.loads(path.with_suffix('.json').read_text())['best_step']\n"
+        "        if best and path.stem != f'step_{best:08d}':\n"
+        "            continue\n"
+        "        if not (reason := problem(path)):\n",
+        check=NEWEST),
 ]
 # fmt: on

@@ -20,7 +20,7 @@ def test_model_is_moved_whole_before_the_wrap(tmp_path: Path, monkeypatch: Patch
 def test_ddp_gets_gpu_and_config(view: str, tmp_path: Path, monkeypatch: Patch) -> None:
     """The local rank's GPU, and each value of [ddp] that is DDP's."""
     monkeypatch.setattr(nn.Module, "to", lambda module, *_, **__: module)
-    # {% if clusters != ['local'] %}
+    # {% if thorough %}
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     # {% endif %}
     changed = ["ddp.bucket_mb=7", f"ddp.gradient_as_bucket_view={view}"{{ static_graph }}]
@@ -32,7 +32,7 @@ def test_ddp_gets_gpu_and_config(view: str, tmp_path: Path, monkeypatch: Patch) 
     # {% else %}
     assert options["find_unused_parameters"] is {{ dynamic_graph }}, "{{ 'blocks are left out' if dynamic_graph else 'a search in each step, for nothing' }}"
     # {% endif %}
-    # {% if clusters != ['local'] %}
+    # {% if thorough %}
     assert options.get("init_sync", True), "ranks with other layers would go unnoticed"
     # {% endif %}
     # {% if running_statistics == 'sync' %}

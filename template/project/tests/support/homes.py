@@ -1,7 +1,9 @@
-"""Notices, on one machine, what goes wrong on several: CPU tensors, waits, clocks that differ."""
+"""Notices, on one machine, what goes wrong on several: CPU tensors, waits, clocks, names."""
 
 import datetime
 import itertools
+import os
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -43,6 +45,15 @@ def hurry() -> None:
         for name, value in [*vars(module).items()]:
             if isinstance(value, BuiltinFunctionType | type) and value in clocks:
                 common.replace(module, name, clocks[value])
+
+
+def be_on_node(rank: int) -> None:
+    """Let this process find the name and the load of a node that no other rank is on."""
+    common.replace(socket, "gethostname", lambda: f"node-{rank}")
+    system, _, *rest = os.uname()
+    common.replace(os, "uname", lambda: os.uname_result([system, socket.gethostname(), *rest]))
+    common.replace(os, "getloadavg", lambda: [1e3 * rank] * 3)
+    os.environ |= {"SLURM_PROCID": "0", "SLURM_LOCALID": "0"}  # of a torchrun, not of its ranks
 
 
 def openly(save: Callable[..., None]) -> Callable[..., None]:
