@@ -339,6 +339,7 @@ EDITS = [
     Edit("L3", "launch/slurm.sbatch", "#SBATCH --requeue\n", ""),
     Edit("L4", "launch/slurm.sbatch", " --kill-on-bad-exit=1 --wait=60", ""),
     Edit("L8", "launch/slurm.sbatch", LIMITED, FOR_EVER),
+    Edit("K13", "launch/slurm.sbatch", "export HEAD\n", "export HEAD\nOUTPUT=/tmp/runs\n"),
     Edit("L5", "launch/nccl.env", "NCCL_DEBUG=WARN", "NCCL_DEBUG_LEVEL=WARN"),
     Edit("L6", "launch/nccl.env", "NCCL_DEBUG=WARN", "NCCL_DEBUG=INFO"),
     Edit("L7", "launch/env.sh", "network_env() {\n", 'network_env() {\n    eval "$SETTINGS"\n'),
