@@ -189,8 +189,7 @@ MUTATIONS = [
         check=ELSEWHERE),
     Mutation("D4", "device from the global rank", "mlp", "engine/distributed.py",
         "    device = _pick_device(cfg, local_rank)\n", "    device = _pick_device(cfg, rank % 4)\n"
-        "    device = torch.device(device.type, rank) if device.type == 'cuda' else device\n",
-        check="which number is the global rank is said in another file"),
+        "    device = torch.device(device.type, rank) if device.type == 'cuda' else device\n"),
     Mutation("D4", "device number fixed", "mlp", "engine/distributed.py",
         '    return torch.device("cuda", local_rank)\n\n\ndef wrap',
         '    return torch.device("cuda:0")\n\n\ndef wrap'),
