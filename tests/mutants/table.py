@@ -153,7 +153,7 @@ NEWEST = "which of the checkpoints is the right one is not in the source"
 LOSS = '    return F.cross_entropy(outputs, targets, ignore_index=data.IGNORE, reduction="sum")\n'
 VALIDATED = "    run.reporter.validation(state, metrics)\n"
 LOGGED = "            if at_end or state.step % run.cfg.log.every_steps == 0:\n"
-EVALUATED = "            if at_end or due(state.step, run.cfg.train.evaluate_every_steps):\n"
+WANTED = "            wanted = at_end or due(state.step, run.cfg.checkpoint.every_steps)\n"
 FINISHED = "    reporter.finish(state)\n    return state"
 OTHERS = "the checker reads the files of SLURM and torchrun, not those of other schedulers"
 
@@ -2555,13 +2555,13 @@ MUTATIONS = [
         "        for group in state.optimizer.param_groups:\n"
         '            group["lr"] = group["lr"] / 2\n', check=RATES),
     Mutation("K8", "the name of a host decides what is due", "gpt", "train.py",
-        EVALUATED, EVALUATED.replace("at_end or", 'at_end or os.uname()[1].endswith("0") or'),
+        WANTED, WANTED.replace("at_end or", 'at_end or os.uname()[1].endswith("0") or'),
         check=HOSTS),
-    Mutation("K8", "one node by its name alone evaluates in between", "table", "train.py",
-        EVALUATED,
+    Mutation("K8", "one node by its name alone saves in between", "table", "train.py",
+        WANTED,
         "            import socket\n\n"
         '            mine = socket.gethostname().endswith("0")\n'
-        + EVALUATED.replace("at_end or", "at_end or mine or"), check=HOSTS),
+        + WANTED.replace("at_end or", "at_end or mine or"), check=HOSTS),
     Mutation("D13", "all ranks read at once what rank 0 writes in an evaluation", "gpt", "train.py",
         VALIDATED, VALIDATED
         + '    goal = run.folder / "goal.json"\n'
