@@ -16,7 +16,7 @@ unset SLURM_TRES_PER_TASK SLURM_MEM_PER_CPU SLURM_MEM_PER_GPU SLURM_MEM_PER_NODE
 # A node has one task, with the cores of all where there was to be a task per rank, or with those of the job on a node.
 cores=$((${SLURM_CPUS_PER_TASK:-0} * ${SLURM_NTASKS_PER_NODE:-1}))
 SLURM_CPUS_PER_TASK=$((cores > 0 ? cores : ${SLURM_JOB_CPUS_PER_NODE%%[!0-9]*})) SLURM_NTASKS_PER_NODE=1
-unset SLURM_NTASKS SLURM_NPROCS SLURM_DISTRIBUTION
+unset SLURM_NTASKS SLURM_NPROCS SLURM_DISTRIBUTION SLURM_STEP_ID
 
 # {% if modules %}
 # The shell function `module` reads variables that are not set, and may not come along with the submission.
