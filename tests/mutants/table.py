@@ -2205,7 +2205,7 @@ MUTATIONS = [
         "            wanted = late or at_end or",
         check="that the value decides is said lines away"),
     Mutation("L1", "a submission for a task per rank starts a torchrun in each", "slurm",
-        "launch/slurm.sbatch", "unset SLURM_NTASKS SLURM_NPROCS SLURM_DISTRIBUTION\n", "",
+        "launch/slurm.sbatch", "unset SLURM_NTASKS SLURM_NPROCS SLURM_DISTRIBUTION SLURM_STEP_ID\n", "",
         check=TASKS),
     Mutation("L1", "the tasks of a node are those of the submission", "slurm",
         "launch/slurm.sbatch", " SLURM_NTASKS_PER_NODE=1\n", "\n", check=TASKS),
