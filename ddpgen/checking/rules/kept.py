@@ -55,15 +55,20 @@ def place_not_read(module: Module) -> Iterator[ast.AST]:
             yield node
 
 
+def _saved_epochs(module: Module) -> dict[str, str]:
+    """What the program's checkpoints say of the epoch: the source of each value by its key."""
+    saved = [snapshot for m in module.program.modules for snapshot, _ in snapshots(m)]
+    pairs = [(str(constant(key)), value) for node in saved for key, value in entries(node)]
+    return {key: source(value) for key, value in pairs if key.lower().startswith("epoch")}
+
+
 @rule(
     "K10",
     "the saved epoch is the one that is already over: a resumed run repeats it",
     "save epoch + 1, or start at the saved epoch + 1",
 )
 def epoch_repeated(module: Module) -> Iterator[ast.AST]:
-    saved = [snapshot for m in module.program.modules for snapshot, _ in snapshots(m)]
-    pairs = [(str(constant(key)), value) for node in saved for key, value in entries(node)]
-    epochs = {key: source(value) for key, value in pairs if key.lower().startswith("epoch")}
+    epochs = _saved_epochs(module)
     if not epochs or {last_part(text) for text in epochs.values()} != {"epoch"}:
         return
     if module.program.says(r"\.epoch \+= 1"):  # before the save
@@ -82,9 +87,7 @@ def epoch_repeated(module: Module) -> Iterator[ast.AST]:
     "save epoch + 1, or start at the saved epoch + 1",
 )
 def epoch_left_out(module: Module) -> Iterator[ast.AST]:
-    saved = [snapshot for m in module.program.modules for snapshot, _ in snapshots(m)]
-    pairs = [(str(constant(key)), value) for node in saved for key, value in entries(node)]
-    epochs = {key: source(value) for key, value in pairs if key.lower().startswith("epoch")}
+    epochs = _saved_epochs(module)
     if epochs and all(re.fullmatch(r"([\w.]+\.)?epoch \+ 1", text) for text in epochs.values()):
         for (_, start), found in bindings(module).items():
             for each in found if re.search("epoch|start|first|begin", start) else ():

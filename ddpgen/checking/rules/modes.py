@@ -93,8 +93,7 @@ def _switches_back(module: Module, node: ast.AST, depth: int = 3) -> bool:
             break
         loops += [above] if isinstance(above, ast.For | ast.While) else []
     scope = loops[-1] if loops and depth < 3 else module.scope(node)
-    called = (f for call in module.calls_below(scope) for _, f in module.callees(call))
-    if matches(scope, _TRAINS) or any(_ends_with(inner, _TRAINS) for inner in called):
+    if _is_set_in(module, scope, _TRAINS):
         return True
     function = module.function(node)
     if function is None or depth == 0:
@@ -130,8 +129,7 @@ def _runs_model(module: Module, call: ast.Call) -> bool:
 def _switched(module: Module, node: ast.AST, pattern: str, depth: int = 3) -> bool:
     """Whether the function around a node, what it calls, or who calls it switches the mode."""
     scope = module.scope(node)
-    called = (f for call in module.calls_below(scope) for _, f in module.callees(call))
-    if matches(scope, pattern) or any(_ends_with(inner, pattern) for inner in called):
+    if _is_set_in(module, scope, pattern):
         return True
     function = module.function(node)
     if function is None or depth == 0:
@@ -140,6 +138,12 @@ def _switched(module: Module, node: ast.AST, pattern: str, depth: int = 3) -> bo
     if not found:  # who calls it is not here to be seen
         return module.program.says(pattern)
     return any(_switched(other, use, pattern, depth - 1) for other, use in found)
+
+
+def _is_set_in(module: Module, scope: ast.AST, pattern: str) -> bool:
+    """Whether a part of a program sets the mode, or calls a function that ends with that mode."""
+    called = (f for call in module.calls_below(scope) for _, f in module.callees(call))
+    return matches(scope, pattern) or any(_ends_with(inner, pattern) for inner in called)
 
 
 def _ends_with(function: Function, pattern: str) -> bool:

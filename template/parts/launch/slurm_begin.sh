@@ -4,7 +4,7 @@ told=0 child=""
 trap 'told=1; kill -USR1 "$child" 2>/dev/null || true' USR1 INT
 
 # {% endif %}
-[[ -f train.py && ${SLURM_JOB_ID:-} && (${ENVIRONMENT:-} == BATCH || ${SLURM_STEP_ID:-4294967290} == 42949672??) ]] ||
+[[ -f train.py && ${SLURM_JOB_ID:-} && (${ENVIRONMENT:-} == BATCH || ${SLURM_STEP_ID:-4294967290} == 42949672??) ]] || # the numbers of SLURM's own steps
     { echo "train.py is not in $PWD, or this is no job, or a step of srun, in which steps wait without end: submit from the project's folder, sbatch {{ launch_folder }}/..." >&2 && exit 2; }
 [[ ! ${SLURM_HET_SIZE:-} ]] || { echo "this job has $SLURM_HET_SIZE parts, and only the first would train: submit without ' : '" >&2 && exit 2; }
 
