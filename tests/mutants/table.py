@@ -1903,8 +1903,7 @@ MUTATIONS = [
     Mutation("D4", "where there are GPUs, the program goes on to that of the global rank", "slurm",
         "train.py", "    set_numerics(cfg.run)\n",
         "    set_numerics(cfg.run)\n    if torch.cuda.is_available():\n"
-        "        torch.cuda.set_device(process.rank)\n",
-        check="which number is the global rank is said in another file"),
+        "        torch.cuda.set_device(process.rank)\n"),
     Mutation("D3", "a number of the host is summed over all ranks", "slurm", "train.py",
         "            at_end = ",
         "            done = torch.tensor(float(state.step))\n"

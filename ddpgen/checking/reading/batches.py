@@ -138,12 +138,15 @@ def _target(parts: Parts) -> ast.expr:
     return statement.target if isinstance(statement, ast.For) else statement.targets[0]
 
 
+def computes_loss(module: Module, call: ast.Call) -> bool:
+    """Whether a call computes a loss, by its name."""
+    return _LOSS.fullmatch(last_part(module.name(call.func)) or method_name(call)) is not None
+
+
 def is_loss(module: Module, call: ast.Call) -> bool:
     """Whether a call computes a loss from what it is given, and moves nothing itself."""
-    name = last_part(module.name(call.func)) or method_name(call)
-    if not _LOSS.fullmatch(name):
-        return False
-    return not any(moves(other, function) for other, function in module.callees(call))
+    moving = any(moves(other, function) for other, function in module.callees(call))
+    return computes_loss(module, call) and not moving
 
 
 def given(call: ast.Call) -> dict[str, ast.expr]:

@@ -57,7 +57,7 @@ def zero_guard(module: Module, node: ast.AST) -> ast.expr | None:
 
 def guarded(module: Module, node: ast.AST, pattern: str = SOME_RANK, depth: int = 4) -> bool:
     """Whether anything keeps some ranks from a node; where that is unclear, the answer is yes."""
-    if conditional(module, node, pattern) or _in_lambda(module, node):
+    if conditional(module, node, pattern) or in_lambda(module, node):
         return True
     function = module.function(node)
     if function is None or depth == 0:
@@ -161,7 +161,7 @@ def _handed_over(module: Module, use: ast.expr) -> bool:
     return not is_called(module, use) and not matches(parent.func, _STARTS)
 
 
-def _in_lambda(module: Module, node: ast.AST) -> bool:
+def in_lambda(module: Module, node: ast.AST) -> bool:
     """Whether a node is in a lambda that a function gets which may know of ranks."""
     for child, above in module.way(node):
         if isinstance(child, ast.Lambda):

@@ -5,17 +5,21 @@ import re
 
 from ddpgen.checking.reading.callers import uses
 from ddpgen.checking.reading.conditions import conditions, parts
-from ddpgen.checking.reading.expressions import constant, matches, operands, source
+from ddpgen.checking.reading.expressions import constant, matches, operands, source, strings
 from ddpgen.checking.reading.given import parameter
 from ddpgen.checking.reading.guards import SOME_RANK
 from ddpgen.checking.reading.programs import Module
-from ddpgen.checking.reading.values import bindings, follows, stands_for
+from ddpgen.checking.reading.values import binding, bindings, follows, stands_for
 
 _LOCAL = re.compile(
     r"[\w.]*(environ(\.get\(|\[)|getenv\()'(LOCAL_RANK|SLURM_LOCALID|OMPI_COMM_WORLD_LOCAL_RANK)'.*|"
     r"[\w.]*get_node_local_rank\(\)"
 )
-_NAMED_LOCAL = re.compile(r"(\w+\.)*_?local_?rank(_id)?", re.IGNORECASE)
+_NAMED_LOCAL = re.compile(r"(\w+\.)*_?local_?rank(_id)?|(\w+\.)+local(_id)?", re.IGNORECASE)
+_GLOBAL_RANK = re.compile(
+    r"[\w.]*get_rank\(\)|int\([\w.]*environ(\.get\(|\[)'(RANK|SLURM_PROCID)'.*\)|int\([\w.]*getenv\('RANK'.*\)|int\(RANK\)"
+)
+_LOCAL_FIELDS = ("local_rank", "local", "local_id")
 _LOCAL_MAIN = re.compile(r"[\w.]*is_local_(main|master)\w*(\(\))?", re.IGNORECASE)
 _OF_A_NODE = r"local|per_node|device_count|n?gpus\b"
 _TIMES_NODES = r"\w*(nodes|machines) \*|\* [\w.]*(nodes|machines)\b"
@@ -49,6 +53,39 @@ def _is_local(module: Module, node: ast.expr) -> bool | ast.expr | None:
         # Ranks of one node have numbers that are both: not so where `rank = node * 8 + number`.
         return module.program.says(rf"rank\w* ?= ?[^\n#]*\*[^\n#]*\+ ?{re.escape(source(node))}\b")
     return _NAMED_LOCAL.fullmatch(source(node)) is not None
+
+
+def is_global_rank(module: Module, node: ast.expr) -> bool:
+    """Whether an expression is the rank's number in the world."""
+    return follows(module, node, _is_global_rank)
+
+
+def _is_global_rank(module: Module, node: ast.expr) -> bool | None:
+    if _GLOBAL_RANK.fullmatch(source(node)):
+        return True
+    if isinstance(node, ast.Name) and (found := binding(module, node)):
+        # rank, local_rank = (int(os.environ[name]) for name in ("RANK", "LOCAL_RANK"))
+        value = found.value
+        if isinstance(value, ast.Name) and (earlier := binding(module, value)):
+            value = earlier.value
+        several = isinstance(value, ast.GeneratorExp | ast.ListComp)
+        if several and isinstance(found.statement, ast.Assign):
+            return _variable(found.statement, value, node.id) == "RANK"
+    if isinstance(node, ast.Attribute) and node.attr in ("rank", "global_rank"):
+        # A field beside that of the local rank: `place.rank`, `place.local_rank`.
+        fields = module.program.fields
+        if node.attr in fields and any(name in fields for name in _LOCAL_FIELDS):
+            return True
+    return None if isinstance(node, ast.Name | ast.Attribute) else False
+
+
+def _variable(statement: ast.Assign, value: ast.expr, name: str) -> object:
+    """The variable of the environment that one of several names gets."""
+    targets = [name.id for name in ast.walk(statement.targets[0]) if isinstance(name, ast.Name)]
+    variables = list(strings(value))
+    if matches(value, "environ|getenv") and len(targets) == len(variables) and name in targets:
+        return variables[targets.index(name)]
+    return None
 
 
 def on_one_node(module: Module) -> bool:

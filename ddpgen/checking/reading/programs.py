@@ -16,6 +16,7 @@ from ddpgen.checking.reading.expressions import (
     method_name,
     source,
 )
+from ddpgen.checking.reading.owners import made_elsewhere, may_be_own
 from ddpgen.checking.reading.source import Source
 
 # They place models and shard data themselves, so that what is missing in the source is not missing.
@@ -168,10 +169,17 @@ class Program:
         # A variable may be called like a module: `state` of a file state.py.
         known = place in self._places and first_name(node) in module.imports
         if method and place == "self":
-            return not known and _may_be_own(module, node, home.parents[function], function.name)
+            return not known and may_be_own(module, node, home.parents[function], function.name)
         if method:
-            return not known and not _OF_TORCH.fullmatch(function.name)
+            others = made_elsewhere(module, node, home.parents[function], self._methods)
+            return not (known or others or _OF_TORCH.fullmatch(function.name))
         return known and place in (home.path.stem, home.path.parent.name)
+
+    @cached_property
+    def _methods(self) -> dict[str, set[str]]:
+        """The methods that each class of the program has itself."""
+        classes = [n for m in self.modules for n in m.nodes if isinstance(n, ast.ClassDef)]
+        return {c.name: {n.name for n in c.body if isinstance(n, Function)} for c in classes}
 
     def foreign(self, module: Module, node: ast.AST) -> bool:
         """Whether a dotted name is one of another package."""
@@ -221,15 +229,6 @@ class Program:
     def says(self, pattern: str | re.Pattern[str]) -> bool:
         """Whether any module's source contains a pattern; every rule asks for every module."""
         return any(module.says(pattern) for module in self.modules)
-
-
-def _may_be_own(module: Module, node: ast.AST, owner: ast.AST, name: str) -> bool:
-    """Whether `self.NAME` may be that of a class: where its own class has one, nobody else's is."""
-    around = next((above for above in module.above(node) if isinstance(above, ast.ClassDef)), None)
-    if around is None or owner is around or not isinstance(owner, ast.ClassDef):
-        return True
-    names = {inner.name for inner in around.body if isinstance(inner, Function)}
-    return name not in names or around.name in map(last_part, map(source, owner.bases))
 
 
 @once

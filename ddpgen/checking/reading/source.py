@@ -147,6 +147,15 @@ class Source:
                     found[kind].append(node)
         return dict(found)
 
+    @cached_property
+    def made(self) -> dict[str, set[str]]:
+        """Text of a target -> the last parts of what is called for it; "" for other values."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for node, target in self.assignments(ast.expr):
+            called = self.name(node.value.func) if isinstance(node.value, ast.Call) else ""
+            found[ast.unparse(target)].add(last_part(called))
+        return dict(found)
+
     def below(self, node: ast.AST) -> list[ast.AST]:
         """A node and all nodes in it, in the order of the text."""
         first = self._first[node]

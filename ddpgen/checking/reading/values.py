@@ -146,8 +146,13 @@ def _of_another(module: Module, node: ast.expr) -> Iterator[tuple[Module, ast.ex
 
 
 def _part(module: Module, got: Binding) -> Iterator[tuple[Module, ast.expr]]:
-    """A value, or the part of what a function returns: `rank, world = setup()`."""
+    """A value, or the part of what a function returns: `rank, world = setup()`.
+
+    Of what a comprehension makes, each part is alike: `one, two = (wrap(net) for net in nets)`.
+    """
     found = []
+    if got.place is not None and isinstance(got.value, ast.GeneratorExp | ast.ListComp):
+        found.append((module, got.value.elt))
     if isinstance(got.statement, ast.Assign) and isinstance(got.value, ast.Call):
         for other, value in results(module, got.value) if got.place is not None else ():
             if isinstance(value, ast.Tuple) and len(value.elts) > (got.place or 0):

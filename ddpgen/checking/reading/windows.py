@@ -11,7 +11,7 @@ from ddpgen.checking.reading.programs import Module, leads_to
 from ddpgen.checking.reading.values import binding
 
 # What optimizers and schedulers are called.
-OPTIMIZER = r"optim|\bopt\b|scaler"
+OPTIMIZER = r"optim|\b(\w+_)?opts?(_\w+|[A-Z\d]\w*)?\b|scaler"
 SCHEDULER = r"sched"
 
 
@@ -52,8 +52,9 @@ def windows(module: Module) -> Iterator[Window]:
             continue
         calls = [call for call in module.calls_below(loop) if updates(module, call, 1)]
         inside = [call for call in calls if not goes_backward(module, call, 1)]
-        for step in inside:
-            around = [c for c in conditions(module, step) if c not in conditions(module, backward)]
+        beside = conditions(module, backward)
+        choices = [[c for c in conditions(module, step) if c not in beside] for step in inside]
+        for around in choices if all(choices) else ():  # else each turn makes a step
             tests = [(_named(module, test), outcome) for test, outcome in around]
             if counting := [test for test, outcome in tests if _counts(module, test, outcome)]:
                 yield Window(loop, counting[0])

@@ -14,14 +14,14 @@ from ddpgen.checking.reading.expressions import (
     stored_in,
 )
 from ddpgen.checking.reading.programs import Module
-from ddpgen.checking.reading.seeds import LIBRARIES, commonly_seeded
+from ddpgen.checking.reading.seeds import LIBRARIES, commonly_seeded, seeded_by_rank
 from ddpgen.checking.reading.values import binding, is_ddp, mentions
 from ddpgen.checking.reading.windows import backwards, goes_backward, step_follows, updates
 from ddpgen.checking.registry import rule
 
 WRAPPED = r"DistributedDataParallel|FullyShardedDataParallel|fully_shard"
 _LOSS = re.compile(
-    r"(float\()?(\w+_)?loss(es)?(_(value|val|item))?(\[.*\])?(\.(item|detach|mean)\(\)|\.data)*\)?"
+    r"(float\()?(\w+_)?loss(es)?(_\w+)?(\[.*\])?(\.(item|detach|mean)\(\)|\.data)*\)?"
 )
 _MEMORY = r"out of memory|OutOfMemory"
 _BATCHES = r"load(er)?s?\b|batches|data(set)?\b"
@@ -91,7 +91,11 @@ def _breaks_off(module: Module, handler: ast.ExceptHandler, loop: ast.AST) -> bo
     "reduce the loss over all ranks, and decide by that",
 )
 def decided_by_own_loss(module: Module) -> Iterator[ast.AST]:
-    yield from (node for node in _deciding(module) if _compares_loss(module, node))
+    for node in _deciding(module):
+        finite = matches(node.test, r"isnan|isinf|isfinite") and matches(node.test, "loss")
+        trains = any(call for statement in node.body for call in backwards(module, statement))
+        if (finite and trains) or _compares_loss(module, node):
+            yield node
 
 
 @rule(
@@ -105,7 +109,9 @@ def decided_by_own_draw(module: Module) -> Iterator[ast.AST]:
             library, _, name = module.name(call.func).rpartition(".")
             draws = re.fullmatch(r"rand(om|int|n|range)?|uniform|choice|binomial", name)
             if draws and library in LIBRARIES:
-                if not call.keywords and not commonly_seeded(module, LIBRARIES[library]):
+                kind = LIBRARIES[library]
+                alike = commonly_seeded(module, kind) and not seeded_by_rank(module, kind)
+                if not call.keywords and not alike:
                     yield node
 
 

@@ -11,10 +11,9 @@ from ddpgen.checking.reading.expressions import (
     matches,
     method_name,
     source,
-    strings,
 )
 from ddpgen.checking.reading.guards import guarded
-from ddpgen.checking.reading.nodes import is_local_rank
+from ddpgen.checking.reading.nodes import is_global_rank, is_local_rank
 from ddpgen.checking.reading.programs import Module, once
 from ddpgen.checking.reading.values import DDP, binding, follows, stands_for
 from ddpgen.checking.registry import STYLE, rule
@@ -28,9 +27,6 @@ _OBJECTS = tuple(
     f"torch.distributed.{name}"
     for name in ("all_gather_object", "broadcast_object_list", "gather_object")
 )
-_GLOBAL_RANK = re.compile(
-    r"[\w.]*get_rank\(\)|int\([\w.]*environ(\.get\(|\[)'(RANK|SLURM_PROCID)'.*\)|int\([\w.]*getenv\('RANK'.*\)|int\(RANK\)"
-)
 
 
 @rule(
@@ -40,31 +36,8 @@ _GLOBAL_RANK = re.compile(
 )
 def device_from_global_rank(module: Module) -> Iterator[ast.AST]:
     for node in _device_numbers(module):
-        if follows(module, node, _is_global_rank):
+        if is_global_rank(module, node):
             yield node
-
-
-def _is_global_rank(module: Module, node: ast.expr) -> bool | None:
-    if _GLOBAL_RANK.fullmatch(source(node)):
-        return True
-    if isinstance(node, ast.Name) and (found := binding(module, node)):
-        # rank, local_rank = (int(os.environ[name]) for name in ("RANK", "LOCAL_RANK"))
-        value = found.value
-        if isinstance(value, ast.Name) and (earlier := binding(module, value)):
-            value = earlier.value
-        several = isinstance(value, ast.GeneratorExp | ast.ListComp)
-        if several and isinstance(found.statement, ast.Assign):
-            return _variable(found.statement, value, node.id) == "RANK"
-    return None if isinstance(node, ast.Name | ast.Attribute) else False
-
-
-def _variable(statement: ast.Assign, value: ast.expr, name: str) -> object:
-    """The variable of the environment that one of several names gets."""
-    targets = [name.id for name in ast.walk(statement.targets[0]) if isinstance(name, ast.Name)]
-    variables = list(strings(value))
-    if matches(value, "environ|getenv") and len(targets) == len(variables) and name in targets:
-        return variables[targets.index(name)]
-    return None
 
 
 def _device_numbers(module: Module) -> Iterator[ast.expr]:

@@ -88,3 +88,30 @@ def literal_for_another_host(script: Script) -> Iterator[Hit]:
             read = {*re.findall(r"\$\{?(\w+)", quoted)}
             if read & own - {*re.findall(r"\b(\w+)=", quoted)}:
                 yield line
+
+
+@rule(
+    "L3",
+    "torchrun knows nothing of this signal and ends at once, and its ranks with it",
+    "let the signal be TERM, which torchrun passes on, or send the signal to the batch shell: B:",
+    reads="script",
+)
+def launcher_ends(script: Script) -> Iterator[Hit]:
+    started = re.search(r"\bsrun\b[^\n]*\btorchrun\b", script.code)
+    handled = re.search(r"SIGNALS_TO_HANDLE|signals[-_]to[-_]handle", script.code)
+    for line, text in script.directives if started and not handled else ():
+        if re.search(r"--signal[= ](?!B:)\w*USR[12]\b", text):
+            yield line
+
+
+@rule(
+    "L2",
+    "fewer tasks than nodes: some nodes stay idle, or the others wait for them",
+    "ask for one task per node: --ntasks-per-node=1",
+    reads="script",
+)
+def fewer_tasks_than_nodes(script: Script) -> Iterator[Hit]:
+    tasks = (script.option("--ntasks-per-node") and script.option("--ntasks")) or ""
+    for line, text in script.directives if tasks.isdigit() and int(tasks) < script.nodes else ():
+        if re.search(r"\s--ntasks[= ]", text):
+            yield line

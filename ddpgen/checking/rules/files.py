@@ -18,6 +18,7 @@ from ddpgen.checking.reading.programs import Module, leads_to
 from ddpgen.checking.reading.values import binding, follows, mentions
 from ddpgen.checking.registry import rule
 
+_MEASURED = r"eval|pred|metric|result|\.(cpu|detach|numpy)\(\)$"  # no run goes on from these
 _TEMPORARY = r"tmp|temp|partial|buffer|stream|\bfile\b|open\("
 _WRITES = r"(write|save)\w*(checkpoint|ckpt)|(checkpoint|ckpt)\w*\.(write|save)"
 _ROTATES = r"_?(rotate|prune|clean_?up|delete|remove)\w*"
@@ -34,7 +35,7 @@ def not_atomic(module: Module) -> Iterator[ast.AST]:
         return
     for call in module.called("torch.save"):
         path = keyword(call, "f", 1)
-        measured = matches(keyword(call, "obj", 0), r"eval|pred|metric|result")
+        measured = matches(keyword(call, "obj", 0), _MEASURED)
         if path is None or measured or mentions(module, path, _TEMPORARY, 1):
             continue
         if _RENAMES.search(source(module.scope(call))) or _exports(module, call):

@@ -17,7 +17,7 @@ from ddpgen.checking.reading.expressions import (
     source,
     unpacks,
 )
-from ddpgen.checking.reading.guards import NO_GRADIENTS, guarded, without_gradients
+from ddpgen.checking.reading.guards import guarded, without_gradients
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.source import exclusive
 from ddpgen.checking.reading.values import DDP, binding, follows, is_ddp, mentions
@@ -56,7 +56,7 @@ def wrapped_before(module: Module, node: ast.expr) -> bool:
     return False
 
 
-def _with_gradients(module: Module, node: ast.AST, depth: int = 2) -> bool:
+def with_gradients(module: Module, node: ast.AST, depth: int = 2) -> bool:
     """Whether a gradient may be wanted of a node, by who calls its function, too."""
     function = module.function(node)
     if without_gradients(module, node):
@@ -66,43 +66,7 @@ def _with_gradients(module: Module, node: ast.AST, depth: int = 2) -> bool:
     if re.search(r"eval|valid|test|predict|generate|sample", function.name):
         return False
     found = list(uses(module, function)) if depth else []
-    return not found or any(_with_gradients(m, use, depth - 1) for m, use in found)
-
-
-@rule(
-    "G1",
-    "the forward goes around DDP: these gradients are never averaged, and the ranks drift apart",
-    "call the wrapped model itself",
-)
-def forward_around_ddp(module: Module) -> Iterator[ast.AST]:
-    for call, _ in module.calls:
-        called = call.func
-        if isinstance(called, ast.Attribute) and called.attr == "forward":
-            called = called.value
-        handed = [a for place, a in enumerate(call.args) if _runs(module, call, place)]
-        inner = any(is_inner(module, node) for node in (called, *handed))
-        if inner and _with_gradients(module, call):
-            if list(module.methods("backward", below=module.scope(call))):
-                yield call
-
-
-def _runs(module: Module, call: ast.Call, place: int, depth: int = 2) -> bool:
-    """Whether a function of the program calls what it is given at a place, with gradients."""
-    for other, function in module.callees(call):
-        if any(matches(d, NO_GRADIENTS) for d in function.decorator_list):
-            continue
-        names = [a.arg for a in (*function.args.posonlyargs, *function.args.args)]
-        method = isinstance(other.parents[function], ast.ClassDef)
-        if place + method >= len(names):
-            continue
-        name = names[place + method]
-        for inner in other.calls_below(function):
-            given = [number for number, a in enumerate(inner.args) if source(a) == name]
-            if source(inner.func) == name:
-                return True
-            if depth and any(_runs(other, inner, number, depth - 1) for number in given):
-                return True
-    return False
+    return not found or any(with_gradients(m, use, depth - 1) for m, use in found)
 
 
 @rule(
@@ -178,7 +142,7 @@ def average_of_averages(module: Module) -> Iterator[ast.AST]:
         of_torch = module.name(call.func).startswith("torch.")
         if not of_torch or keyword(call, "reduction") is not None or unpacks(call):
             continue
-        if not _with_gradients(module, call):
+        if not with_gradients(module, call):
             continue
         first = 0 if source(call.func).endswith("Loss") else 2
         weight = keyword(call, "weight", first)

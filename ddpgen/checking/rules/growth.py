@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from ddpgen.checking.reading.batches import is_loss
+from ddpgen.checking.reading.batches import computes_loss
 from ddpgen.checking.reading.expressions import (
     Function,
     matches,
@@ -99,7 +99,7 @@ def _has_graph(module: Module, value: ast.Name, depth: int = 2) -> bool:
     if found is None or matches(found.value, LETS_GO):
         return False
     calls = module.calls_below(found.value)
-    if any(is_loss(module, call) or is_ddp(module, call.func) for call in calls):
+    if any(computes_loss(module, call) or is_ddp(module, call.func) for call in calls):
         return True
     sides = found.value if isinstance(found.value, ast.BinOp) and depth else None
     names = [n for n in (sides.left, sides.right) if isinstance(n, ast.Name)] if sides else []

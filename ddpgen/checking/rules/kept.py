@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.expressions import (
@@ -10,6 +11,7 @@ from ddpgen.checking.reading.expressions import (
     last_part,
     method_name,
     operands,
+    receiver,
     source,
     strings,
 )
@@ -95,6 +97,32 @@ def epoch_left_out(module: Module) -> Iterator[ast.AST]:
                 if isinstance(read, ast.Subscript) and constant(read.slice) in epochs:
                     if constant(added) == 1:
                         yield each.statement
+
+
+@rule(
+    "K3",
+    "the file has another part's state under this name: what is loaded here was learnt by that",
+    "load each part from the name under which the part is saved",
+)
+def loaded_into_another(module: Module) -> Iterator[ast.AST]:
+    modules = module.program.modules
+    pairs = [pair for m in modules for node in m.nodes for pair in entries(node)]
+    saved: dict[str, set[str]] = defaultdict(set)  # keys by the part whose state is there
+    for key, value in pairs:
+        if whose := re.fullmatch(r"([\w.]+)\.state_dict\(\)", source(value)):
+            saved[_part(whose[1])].add(str(constant(key)))
+    read = {text for m in modules for text in _looked_up(m)}
+    for call in module.methods("load_state_dict"):
+        given = call.args[0] if call.args else None
+        name = str(constant(given.slice)) if isinstance(given, ast.Subscript) else ""
+        own = saved.get(_part(source(receiver(call))), set())
+        if own and not own & read and any(name in names for names in saved.values()):
+            yield call
+
+
+def _part(text: str) -> str:
+    """The name of a part of a training, without what wraps it."""
+    return re.sub(r"\.(module|_orig_mod)\b", "", text).rpartition(".")[2]
 
 
 @once

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 from ddpgen.checking.reading.callers import is_called, uses
 from ddpgen.checking.reading.expressions import (
+    Function,
     keyword,
     matches,
     method_name,
+    receiver,
     source,
 )
-from ddpgen.checking.reading.guards import conditional, guarded
+from ddpgen.checking.reading.guards import conditional, guarded, in_lambda
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import binding, mentions
 from ddpgen.checking.reading.windows import goes_backward
@@ -46,7 +48,7 @@ def every_rank_prints(module: Module) -> Iterator[ast.AST]:
 
 def in_training(module: Module, node: ast.AST, depth: int = 3) -> bool:
     """Whether a loop that trains comes here on every rank, by calls that no condition guards."""
-    if conditional(module, node):
+    if conditional(module, node) or in_lambda(module, node):
         return False
     loop, function = module.loop(node), module.function(node)
     if loop and any(goes_backward(module, inner) for inner in module.calls_below(loop)):
@@ -123,13 +125,24 @@ def share_returned(module: Module) -> Iterator[ast.AST]:
         return
     for function in module.all_functions:
         joined = any(re.search("reduce|gather", n) for n in collectives(module, function, 3))
-        if re.match(r"(run_)?(eval|valid)", function.name) and not joined:
+        if _evaluates(module, function) and not joined:
             looped = False
             for node in module.below(function):
                 looped = looped or isinstance(node, ast.For)
                 if looped and isinstance(node, ast.Return) and node.value:
                     if mentions(module, node.value, r" / ", 1):
                         yield node
+
+
+def _evaluates(module: Module, function: Function) -> bool:
+    """Whether a function measures a network: by its name, or in evaluation mode."""
+    if re.match(r"(run_)?(eval|valid)", function.name):
+        return True
+    switches = any(
+        matches(receiver(c), r"model|net|critic|encoder|disc|student") and not c.args
+        for c in module.methods("eval", below=function)
+    )
+    return switches and not list(module.methods("backward", below=function))
 
 
 @rule(

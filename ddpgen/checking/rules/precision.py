@@ -140,6 +140,21 @@ def scale_never_updated(module: Module) -> Iterator[ast.AST]:
 
 
 @rule(
+    "G9",
+    "the scaler makes the step, and nothing scales the loss: small gradients become zero",
+    "go backward from scaler.scale(loss)",
+)
+def never_scaled(module: Module) -> Iterator[ast.AST]:
+    program = module.program
+    scaled = program.names.get("scale", []) or program.says(r"\bscale_loss\b|NativeScaler")
+    if scaled or not any(any(scalers(m)) for m in program.modules):
+        return
+    for call in module.methods("step"):
+        if matches(receiver(call), r"scaler"):
+            yield from module.methods("backward", below=module.scope(call))
+
+
+@rule(
     "G11",
     "find_unused_parameters=True walks the graph in each step, and hides what never learns",
     "leave it out unless the graph changes; then say so in a comment beside it",

@@ -55,8 +55,16 @@ def last_one_is_quiet(module: Module) -> Iterator[ast.AST]:
     for node, loop, tests in _quiet(module):
         counted = stored_in(loop.target) if isinstance(loop, ast.For) else set[str]()
         parts = [part for test in tests for part in parts_of(module, *test)]
-        if any(is_last(test, outcome, counted) for test, outcome in parts):
+        if any(is_last(t, o, counted) or _is_behind_first(t, o, counted) for t, o in parts):
             yield node
+
+
+def _is_behind_first(test: ast.expr, outcome: bool, counted: set[str]) -> bool:
+    """Whether a condition holds for all turns of a loop but the first: `i > 0`, not `i == 0`."""
+    if not isinstance(test, ast.Compare) or source(test.left) not in counted:
+        return False
+    kinds = (ast.Gt | ast.NotEq) if outcome else ast.Eq
+    return isinstance(test.ops[0], kinds) and constant(test.comparators[0]) == 0
 
 
 def _quiet(module: Module) -> Iterator[tuple[ast.AST, ast.For | ast.While, list[Outcome]]]:

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from ddpgen.checking.reading.callers import uses
 from ddpgen.checking.reading.conditions import conditions
 from ddpgen.checking.reading.expressions import (
     Function,
@@ -150,10 +151,20 @@ def evaluation_on_one_rank(module: Module) -> Iterator[ast.AST]:
     "evaluate on all ranks, or run model.module here",
 )
 def wrapped_forward_on_one_rank(module: Module) -> Iterator[ast.AST]:
-    if not module.program.says(r"BatchNorm|torchvision\.models|resnet"):
+    buffers = module.program.says(r"BatchNorm|torchvision\.models|resnet")
+    if not buffers or module.program.says("broadcast_buffers=False"):
         return
     for call, _ in module.calls:
         given = [call.func, *(a for a in call.args if _EVALUATES.search(source(call.func)))]
         named = [g for g in given if isinstance(g, ast.Name | ast.Attribute)]
-        if zero_guard(module, call) and any(is_ddp(module, g) for g in named):
+        if any(is_ddp(module, g) for g in named) and _alone(module, call):
             yield call
+
+
+def _alone(module: Module, node: ast.AST) -> bool:
+    """Whether rank 0 alone comes to a place, or to all calls of the function around the place."""
+    if zero_guard(module, node):
+        return True
+    function = module.function(node)
+    found = list(uses(module, function)) if function else []
+    return bool(found) and all(zero_guard(m, use) for m, use in found)

@@ -15,15 +15,20 @@ from ddpgen.checking.reading.expressions import (
     source,
 )
 from ddpgen.checking.reading.programs import Module, once
-from ddpgen.checking.reading.values import follows, mentions
+from ddpgen.checking.reading.values import mentions
 from ddpgen.checking.registry import WARNING, rule
 from ddpgen.checking.rules.checkpoint import loads, saves
 
-_FILES = r"\bi?glob\(|listdir\(|iterdir\("
 _COUNTED = r"step|epoch|iter|\bep?\b|\bit\b"
 _WEIGHTS = r"(model|net|mod(ule)?)\w*\.state_dict\(|\bget_((peft_)?model_)?state_dict\("
+# What has a state and is no network.
+_OTHERS = (
+    r"(?i)opt|sched|scal|sampl|load|ema\b|averag|swa|amp\b|metric|meter|rng|random|stream|data|"
+    r"criterion|loss|generator|tokenizer|progress|tracker|state\b"
+)
 _LOADS = r"torch\.load\(|load_state_dict\(|(load|resume|restore)_\w*(checkpoint|ckpt|model)\w*\("
 _PLACE = re.compile(r"([a-z]+_)?(epoch|step|iter|iteration)s?(_[a-z]+)?")
+_BY_SCHEDULE = r"last_epoch|_step_count"  # the schedule's state tells the place
 _LEAVES = (ast.Raise, ast.Return, ast.Continue, ast.Break)
 _KEYS = re.compile(r"((global|start|last)_)?(epoch|step|iter|iteration)s?(_(run|done|num))?")
 
@@ -44,7 +49,10 @@ def _is_weights(module: Module, key: ast.expr | None, value: ast.expr) -> bool:
     if mentions(module, value, _WEIGHTS):
         return True
     named = re.fullmatch(r"(\w+_)?(model|net(work)?|weights|state_dict)", str(constant(key)))
-    return named is not None and mentions(module, value, r"\.state_dict\(")
+    if named is not None and mentions(module, value, r"\.state_dict\("):
+        return True
+    whose = re.fullmatch(r"([\w.]+)\.state_dict\(\)", source(value))
+    return whose is not None and not re.search(_OTHERS, f"{constant(key)} {whose[1]}")
 
 
 @once
@@ -110,7 +118,7 @@ rule(
 )(
     partial(
         _saved_without,
-        used=r"\bclass \w*(EMA|Ema)\b|\bAveragedModel\(|\b(model_)?ema\.update",
+        used=r"\bclass \w*(EMA|Ema|Averag(e|er|ing))\b|\bAveragedModel\(|\b(model_)?ema\.update",
         saved=r"(?i)ema|averag|swa|shadow",
         unless=r"(?i)(ema|averag|swa)\w*(\.\w+)*\.state_dict\(",
     )
@@ -126,7 +134,8 @@ def place_missing(module: Module) -> Iterator[ast.AST]:
     if module.program.says(r"\b(\w*optim\w*|opt)\.load_state_dict\("):
         for node, text in _with_weights(module):
             moments = re.search(r"\b(\w*optim\w*|opt)\.state_dict\(", text)
-            counted = re.search(rf"{_COUNTED}|progress|sched|trained|seen", text)
+            schedule = module.program.says(_BY_SCHEDULE) and "sched" in text
+            counted = schedule or re.search(rf"{_COUNTED}|progress|trained|seen", text)
             if moments and not counted and not named_by_place(module, node):
                 yield node
 
@@ -196,39 +205,3 @@ def _sets_progress(module: Module, node: ast.AST) -> bool:
     targets = (part for s in statements for target in s.targets for part in ast.walk(target))
     names = (last_part(source(t)) for t in targets if isinstance(t, ast.Name | ast.Attribute))
     return any(map(_PLACE.fullmatch, names))
-
-
-@rule(
-    "K7",
-    "names are compared as texts: 900.pt is taken for newer than 1000.pt",
-    "compare numbers, key=lambda path: int(path.stem), or write them with zeros: f'{step:08d}.pt'",
-)
-def newest_by_text(module: Module) -> Iterator[ast.AST]:
-    paths = [(m, path) for m in module.program.modules for _, path in saves(m) if path]
-    if not any(follows(m, path, _counts_without_zeros) for m, path in paths):
-        return
-    for node in module.nodes:
-        if isinstance(node, ast.Subscript) and source(node.slice) == "-1":
-            if follows(module, node.value, _sorted_files):
-                yield node
-        elif isinstance(node, ast.Call) and source(node.func) == "max" and len(node.args) == 1:
-            if not node.keywords and mentions(module, node.args[0], _FILES):
-                yield node
-
-
-def _counts_without_zeros(_: Module, node: ast.expr) -> bool | ast.expr | None:
-    if isinstance(node, ast.JoinedStr):
-        counted = [v for v in node.values if isinstance(v, ast.FormattedValue)]
-        return any(not v.format_spec and re.search(_COUNTED, source(v.value)) for v in counted)
-    if isinstance(node, ast.BinOp):
-        return node.right
-    if isinstance(node, ast.Call) and matches(node.func, r"(join|Path)$") and node.args:
-        return node.args[-1]
-    return None
-
-
-def _sorted_files(module: Module, node: ast.expr) -> bool | None:
-    if isinstance(node, ast.Call):
-        by_text = source(node.func) == "sorted" and keyword(node, "key") is None
-        return by_text and bool(node.args) and mentions(module, node.args[0], _FILES)
-    return None if isinstance(node, ast.Name | ast.Attribute) else False

@@ -40,6 +40,31 @@ def fixed_share(module: Module) -> Iterator[ast.AST]:
 
 
 @rule(
+    "S3",
+    "the sampler deals out the numbers of another data set than this loader's",
+    "give sampler and loader the same data set",
+)
+def of_another_set(module: Module) -> Iterator[ast.AST]:
+    for call in module.called(LOADER):
+        data, sampler = keyword(call, "dataset", 0), keyword(call, "sampler", 3)
+        for made in _made(module, sampler) if sampler is not None else ():
+            dealt = keyword(made, "dataset", 0)
+            if isinstance(data, ast.Subscript) and isinstance(dealt, ast.Subscript):
+                named = constant(data.slice) and constant(dealt.slice)
+                same = source(data.value) == source(dealt.value)
+                if named and same and source(data.slice) != source(dealt.slice):
+                    yield call
+
+
+def _made(module: Module, node: ast.expr) -> Iterator[ast.Call]:
+    """The samplers that an expression of this file is or stands for."""
+    for other, value in ((module, node), *stands_for(module, node)):
+        if isinstance(value, ast.Call) and module.name(value.func).endswith(SAMPLER):
+            if other is module:
+                yield value
+
+
+@rule(
     "S1",
     "the share is chosen by the local rank: on two nodes two ranks take each share",
     "choose it by the global rank: dist.get_rank()",

@@ -196,11 +196,16 @@ def steps_of_one_process(module: Module) -> Iterator[ast.AST]:
 )
 def never_stepped(module: Module) -> Iterator[ast.AST]:
     trains = module.program.calls("backward")
-    for node, target in module.assignments(ast.Name) if trains else ():
+    for node, target in module.assignments(ast.expr) if trains else ():
         made = node.value
         if not isinstance(made, ast.Call) or ".lr_scheduler." not in module.name(made.func):
             continue
-        reads = [n for n in module.reads(target.id, module.scope(node)) if n is not target]
+        if isinstance(target, ast.Name):
+            reads: list[ast.AST] = [*module.reads(target.id, module.scope(node))]
+        else:
+            named = module.program.references(last_part(source(target)))
+            reads = [n for m, n in named if n is not target and m is module]
+            reads = [] if len(reads) + 1 < len(named) else reads  # another module may step it
         states = ("state_dict", "load_state_dict", "get_last_lr")
         about = [module.parents[n] for n in reads]
         if about and all(isinstance(a, ast.Attribute) and a.attr in states for a in about):

@@ -89,6 +89,20 @@ def flag_of_one_rank(module: Module) -> Iterator[ast.AST]:
             yield node
 
 
+@rule(
+    "K8",
+    "the smallest flag of all: the run stops only where every rank has got the signal",
+    "reduce the flag with op=dist.ReduceOp.MAX",
+)
+def flag_of_all_ranks(module: Module) -> Iterator[ast.AST]:
+    flags = {name for m in module.program.modules for name in _flags(m)}
+    own = rf"\b({'|'.join(map(re.escape, flags))})\b"
+    for call in module.called("torch.distributed.all_reduce") if flags else ():
+        value, op = keyword(call, "tensor", 0), keyword(call, "op", 1)
+        if value is not None and matches(op, r"\bMIN$") and mentions(module, value, own, 2):
+            yield call
+
+
 def _flags(module: Module) -> Iterator[str]:
     """Names that a handler sets to True."""
     for body in _handlers(module):

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.callers import uses
-from ddpgen.checking.reading.expressions import keyword, matches, source
+from ddpgen.checking.reading.expressions import keyword, matches, receiver, source
 from ddpgen.checking.reading.programs import Module, once
 from ddpgen.checking.reading.source import exclusive
 from ddpgen.checking.reading.values import binding
@@ -51,7 +51,7 @@ def _just_before(module: Module, block: list[ast.stmt]) -> Iterator[ast.AST]:
             continue
         clipped = any(matches(before, r"clip_grad") for before in block[:place])
         for number, following in enumerate(block[place + 1 :]):
-            if list(module.methods("step", below=following)) and matches(following, OPTIMIZER):
+            if any(map(is_update, module.methods("step", below=following))):
                 if number or clipped:
                     yield cleared[0]
                 break
@@ -68,7 +68,10 @@ def never_cleared(module: Module) -> Iterator[ast.AST]:
     for call in module.methods("step"):
         elsewhere = module.program.says(r"distributed\.autograd")  # clears by itself
         loops = list(_loops(module, call)) if is_update(call) and not elsewhere else []
-        if loops and not any(_clears(m, loop) for m, loop in loops):
+        uncleared = not any(_clears(m, loop) for m, loop in loops)
+        if loops and (
+            uncleared or _clears_others(loops, call.args[0] if call.args else receiver(call))
+        ):
             yield call
 
 
@@ -81,6 +84,16 @@ def _loops(module: Module, node: ast.AST, depth: int = 4) -> Iterator[tuple[Modu
     function = module.function(node)
     for other, use in uses(module, function) if function and depth else ():
         yield from _loops(other, use, depth - 1)
+
+
+def _clears_others(loops: list[tuple[Module, ast.AST]], optimizer: ast.expr) -> bool:
+    """Whether loops clear the gradients of other optimizers, and of nothing else."""
+    found = [call for m, loop in loops for call in m.methods("zero_grad", below=loop)]
+    cleared = {source(receiver(call)) for call in found}
+    by_hand = any(matches(loop, r"\.grad = None|grad\.zero_") for _, loop in loops)
+    each = all(re.search(OPTIMIZER, text) for text in cleared)
+    named = isinstance(optimizer, ast.Name) and source(optimizer) not in cleared
+    return bool(cleared) and named and each and not by_hand
 
 
 @once

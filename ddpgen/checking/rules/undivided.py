@@ -3,10 +3,10 @@
 import ast
 from collections.abc import Iterator
 
-from ddpgen.checking.reading.batches import is_loss
+from ddpgen.checking.reading.batches import computes_loss
 from ddpgen.checking.reading.expressions import matches, names_in, receiver, stored_in
 from ddpgen.checking.reading.programs import Module
-from ddpgen.checking.reading.values import is_ddp
+from ddpgen.checking.reading.values import is_ddp, results
 from ddpgen.checking.reading.windows import step_functions, windows
 from ddpgen.checking.registry import WARNING, rule
 
@@ -66,8 +66,9 @@ def _is_computed(module: Module, node: ast.expr) -> bool:
         return node.attr == "loss" and not isinstance(node.ctx, ast.Store)
     if not isinstance(node, ast.Call):
         return False
-    if not is_loss(module, node):  # _, loss = model(inputs, targets)
+    if not computes_loss(module, node):  # _, loss = model(inputs, targets)
         set_by = module.statement(node)
         several = isinstance(set_by, ast.Assign) and isinstance(set_by.targets[0], ast.Tuple)
         return several and matches(set_by, r"^[^=]*\bloss\b") and is_ddp(module, node.func)
-    return not any(_scales(function) for _, function in module.callees(node))
+    returned = list(results(module, node))
+    return all(_is_mean(other, value, other.scope(value)) for other, value in returned)

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from ddpgen.checking.reading.callers import uses
 from ddpgen.checking.reading.expressions import Function, matches, receiver
 from ddpgen.checking.reading.programs import Module
-from ddpgen.checking.reading.values import follows
+from ddpgen.checking.reading.values import follows, mentions
+from ddpgen.checking.reading.windows import is_update
 from ddpgen.checking.registry import rule
+
+_OF_STEP = r"(?<![a-z])(loss(es)?|norm|grad_norm)\b"
 
 
 @rule(
@@ -18,7 +21,8 @@ from ddpgen.checking.registry import rule
 def waits_each_step(module: Module) -> Iterator[ast.AST]:
     for call in module.methods("item", "tolist"):
         value = receiver(call)
-        if matches(value, r"loss|norm|acc|correct|grad") and not call.args:
+        known = matches(value, r"loss|norm|acc|correct|grad")
+        if not call.args and (known or mentions(module, value, _OF_STEP, 1)):
             if not matches(value, r"^\w*(ids?|shape|label)\b") and _each_step(module, call):
                 yield call
 
@@ -41,9 +45,11 @@ def _each_step(module: Module, node: ast.AST) -> bool:
     around = module.loop(node) or step_function(module, node)
     if around is None or not list(module.methods("backward", below=around)):
         return False
-    inner = next(module.methods("backward", below=around))
-    if isinstance(around, ast.For | ast.While) and module.loop(inner) is not around:
-        return False
+    if isinstance(around, ast.For | ast.While):
+        updating = [c for c in module.methods("step", below=around) if is_update(c)]
+        inner = [*module.methods("backward", below=around), *updating]
+        if not any(module.loop(call) is around for call in inner):
+            return False
     return _without_condition(module, node, around)
 
 

@@ -16,6 +16,8 @@ _PROCESSES = r"--nproc[-_]per[-_]node[= ]+[\"']?(\d+)\b"
 _MORE = r"\$\{?\w*(?i:args|opts?|options|cmd|command|launcher)\b"  # arguments from elsewhere
 _SEVERAL = r"--nnodes[= ]+[\"']?([2-9]|1\d|\$\{?(SLURM|PBS|LSB)_|\$\{#)"
 _ONE_NODE = r"\bsrun\b.*\s(-N *|--nodes[= ])1\b"
+# Kubeflow's operators number the nodes, in a variable that torchrun reads.
+_OPERATOR = r"^kind: *(PyTorchJob|TrainJob)\b"
 _NUMBER = r"--node[-_]rank[= ]+[\"']?"
 
 
@@ -58,6 +60,8 @@ def head_is_everywhere(script: Script) -> Iterator[Hit]:
     reads="script",
 )
 def all_are_node_zero(script: Script) -> Iterator[Hit]:
+    if re.search(_OPERATOR, script.text, re.MULTILINE):
+        return
     numbered = re.findall(_NUMBER + r"(\S)", script.code)
     for line, text in script.commands:
         several = re.search(_SEVERAL, text) and re.search(_LAUNCHER, text)
