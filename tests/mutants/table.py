@@ -151,6 +151,9 @@ READ = "which file is meant, and whether it was there before, is not in the sour
 AVERAGES = "what an average or a file needs again after a restart is not in the source"
 NEWEST = "which of the checkpoints is the right one is not in the source"
 LOSS = '    return F.cross_entropy(outputs, targets, ignore_index=data.IGNORE, reduction="sum")\n'
+TRAINED = "which of two networks is trained is not in the source"
+ROUND = "that a rule for some steps alone is a mistake is not in the source"
+STARTED = "    state.facts |= loaders.sizes\n"
 VALIDATED = "    run.reporter.validation(state, metrics)\n"
 LOGGED = "            if at_end or state.step % run.cfg.log.every_steps == 0:\n"
 WANTED = "            wanted = at_end or due(state.step, run.cfg.checkpoint.every_steps)\n"
@@ -2619,5 +2622,56 @@ MUTATIONS = [
         "            continue\n"
         "        if not (reason := problem(path)):\n",
         check=NEWEST),
+    Mutation("K13", "rank 0 writes the first weights into a folder of its node", "gpt", "train.py",
+        STARTED, STARTED
+        + '    start = Path(cfg.data.folder, "init.pt")\n'
+        "    if process.is_main:\n"
+        "        torch.save(state.model.module.state_dict(), start)\n"
+        "    torch.distributed.barrier()\n"
+        "    weights = torch.load(start, weights_only=True)\n"
+        "    state.model.module.load_state_dict(weights)\n", check=READ),
+    Mutation("K13", "rank 0 tells the others in a file of its node", "table", "train.py",
+        STARTED, STARTED
+        + '    told = Path(f"{cfg.data.folder}-{os.environ[\'MASTER_PORT\']}.txt")\n'
+        "    if process.is_main:\n"
+        '        told.write_text("3")\n'
+        "    torch.distributed.barrier()\n"
+        "    torch.manual_seed(int(told.read_text()))\n", check=READ),
+    Mutation("K1", "a library writes for every rank", "gpt", "train.py", VALIDATED, VALIDATED
+        + "    writer = torch._C.PyTorchFileWriter(\n"
+        '        str(run.folder / f"norm_{run.process.rank}.zip")\n'
+        "    )\n"
+        '    writer.write_record("norm", b"1", 1)\n'
+        "    writer.write_end_of_file()\n", check=OF_ALL),
+    Mutation("F4", "rank 0 keeps its shares of the best weights in a file of its own", "fsdp",
+        "train.py", VALIDATED, VALIDATED
+        + "    if run.process.is_main and state.best_step == state.step:\n"
+        '        torch.save(state.model.state_dict(), run.folder / "best.pt")\n', check=FSDP),
+    Mutation("F4", "rank 0 keeps its shares of the moments in a file of its own", "shards",
+        "train.py", VALIDATED, VALIDATED
+        + "    if run.process.is_main:\n"
+        '        torch.save(state.optimizer.state_dict(), run.folder / "moments.pt")\n',
+        check=FSDP),
+    Mutation("O8", "the evaluated average is never updated", "mlp", "train.py",
+        "    metrics = steps.evaluate(state.model, ",
+        "    average = torch.optim.swa_utils.AveragedModel(state.model.module)\n"
+        '    average = vars(run.loaders.val).setdefault("average", average)\n'
+        "    metrics = steps.evaluate(average, ", check=TRAINED),
+    Mutation("G4", "each hundredth step has no update", "mlp", "steps.py",
+        "    update(state, cfg.train.clip_norm, schedule)\n",
+        "    if (state.step + 1) % 100:\n"
+        "        update(state, cfg.train.clip_norm, schedule)\n", check=ROUND),
+    Mutation("G4", "moments begin anew in each hundredth step", "gpt", "steps.py",
+        "    state.step += 1\n",
+        "    state.step += 1\n"
+        "    if state.step % 100 == 0:\n"
+        "        state.optimizer.state.clear()\n", check=ROUND),
+    Mutation("O8", "a block is skipped in each hundredth call", "mlp", "model.py",
+        "        for block in self.blocks:\n",
+        '        self.calls = getattr(self, "calls", 0) + 1\n'
+        "        for block in self.blocks[self.calls % 100 == 0 :]:\n", check=ROUND),
+    Mutation("K3", "the step of the best is forgotten with a restart", "mlp", "engine/state.py",
+        'self.best, self.best_step = snapshot["best"], snapshot["best_step"]',
+        'self.best = snapshot["best"]'),
 ]
 # fmt: on

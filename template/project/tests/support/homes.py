@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from engine import distributed
@@ -47,19 +48,44 @@ def hurry() -> None:
                 common.replace(module, name, clocks[value])
 
 
-def be_on_node(rank: int) -> None:
-    """Let this process find the name and the load of a node that no other rank is on."""
+def be_on_node(rank: int, folder: Path) -> None:
+    """Let this process find the name, load and disk of a node that no other rank is on."""
     common.replace(socket, "gethostname", lambda: f"node-{rank}")
     system, _, *rest = os.uname()
     common.replace(os, "uname", lambda: os.uname_result([system, socket.gethostname(), *rest]))
     common.replace(os, "getloadavg", lambda: [1e3 * rank] * 3)
     os.environ |= {"SLURM_PROCID": "0", "SLURM_LOCALID": "0"}  # of a torchrun, not of its ranks
+    os.umask(0o026 if rank else 0o022)  # tells whose a file is that no Python has opened
+    note_files(folder / f"files-{rank}", "r" if rank else "wax+")
+
+
+def note_files(log: Path, ways: str) -> None:
+    """Write down the files outside of the log's folder that this process opens in these ways."""
+    file = log.open("w", buffering=1)
+
+    def note(event: str, arguments: tuple[Any, ...]) -> None:
+        path, way = (*map(str, arguments), "", "")[:2]
+        if event == "open" and set(ways) & set(way) and not path.startswith(str(log.parent)):
+            print(Path(path).absolute(), file=file)
+
+    sys.addaudithook(note)
+
+
+def demand_own_disks(folder: Path) -> None:
+    """Demand that rank 1 has read nothing that rank 0 wrote on its node, and written nothing."""
+    wrote, read = ({*(folder / f"files-{rank}").read_text().splitlines()} for rank in range(2))
+    assert not wrote & read, "rank 0 has written it on its own node, and other nodes lack the file"
+    others = [path.name for path in folder.rglob("*") if path.stat().st_mode & 0o777 == 0o640]
+    others = [name for name in others if not name.startswith(("__1_", "calls-", "files-"))]
+    assert not others, "rank 1 has written it: rank 0 alone writes, or each rank its share"
 
 
 def openly(save: Callable[..., None]) -> Callable[..., None]:
-    """A `torch.save` that opens each file in Python, which tells who opens what."""
+    """A `torch.save` of whole tensors that opens files in Python, which tells who opens what."""
 
     def call(content: object, file: Any, *arguments: Any, **options: Any) -> None:
+        shares = [leaf for leaf in tree_leaves(content) if hasattr(leaf, "to_local")]
+        assert not shares, "one rank's share of a tensor: all ranks put it together first"
         if isinstance(file, str | Path):
             with Path(file).open("wb") as opened:
                 save(content, opened, *arguments, **options)
