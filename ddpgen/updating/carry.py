@@ -1,5 +1,7 @@
 """Carries a project's recorded answers over to other answers or another version's questions."""
 
+from contextlib import suppress
+
 from ddpgen.asking import answers
 from ddpgen.asking.known import LAUNCH_FOLDER, MAIN_FOLDER
 from ddpgen.asking.question import LAUNCH, Answers
@@ -14,6 +16,7 @@ def carry_over(
 
     Recorded answers that no longer apply are left out. One that was a default is replaced by the
     default of a new project where the changes refuse it: the question is not new to the project.
+    So is one that was a default only because the answers that now change refused the new one.
 
     Raises:
         DdpgenError: a change is refused, or a recorded answer under the changes.
@@ -26,6 +29,12 @@ def carry_over(
     try:
         values = {name: after.today(name, recorded[name]) for name in kept}
         given = {n: answers.from_native(after.questions[n], value) for n, value in values.items()}
+        replaced: Answers = {}
+        for name in recorded.keys() & changes.keys() & after.questions.keys():
+            with suppress(DdpgenError):  # of a value that a change by hand brought
+                replaced[name] = answers.from_native(after.questions[name], recorded[name])
+        for name in _forced(after, given | replaced, changes, kept - chosen.keys()):
+            del given[name]
         renewed: Answers = {}
         while True:
             outdated = [
@@ -43,6 +52,21 @@ def carry_over(
             another = f"give another answer in the same command: {error.option}=..."
             error.remedy = error.remedy or another
         raise
+
+
+def _forced(after: Questionnaire, old: Answers, changes: Answers, names: set[str]) -> list[str]:
+    """Return those of the old defaults whose new default the old answers refused."""
+    found = []
+    for name in sorted(names) if changes else ():
+        others = {key: value for key, value in (old | changes).items() if key != name}
+        new = _default_of_new(name, after, others, old)
+        if new and new[name] != old[name]:
+            then, now = (
+                any(s.problem and s.question.name == name for s in after.evaluate(given | new, old))
+                for given in (old, others)
+            )
+            found += [name] if then and not now else []
+    return found
 
 
 def _default_of_new(

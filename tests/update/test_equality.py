@@ -10,7 +10,7 @@ from generator.program import everything
 
 from ddpgen import origin
 from ddpgen.asking import answers, questions
-from ddpgen.asking.question import Value
+from ddpgen.asking.question import Answers, Value
 from ddpgen.renaming import migrations
 from ddpgen.updating import carry, update
 from update.lab import NEW, OLD, Lab
@@ -143,6 +143,25 @@ def test_default_that_is_refused_becomes_that_of_a_new_project(change: dict[str,
     asked = questions.load()
     changed = carry.carry_over(asked, asked, answers.resolve(asked, given), change)
     assert changed == answers.resolve(asked, given | change)
+
+
+@pytest.mark.parametrize(
+    ("given", "change"),
+    [
+        ({}, {"clusters": ["local", "kubernetes"]}),
+        ({}, {"nodes": 2, "clusters": ["slurm"]}),
+        ({"nodes": 2, "clusters": ["slurm"], "network": "efa"}, {"clusters": ["kubernetes"]}),
+        ({"clusters": ["slurm"], "container": "apptainer"}, {"nodes": 2}),
+    ],
+    ids=str,
+)
+def test_answers_that_a_change_brought_go_with_it(given: Answers, change: Answers) -> None:
+    """Without Kubernetes the container stayed, and on one node the network of two."""
+    asked = questions.load()
+    before = answers.resolve(asked, given, {"launch_folder": "launch"})
+    changed = carry.carry_over(asked, asked, before, change)
+    back = {name: before[name] for name in change}
+    assert carry.carry_over(asked, asked, changed, back) == before
 
 
 def test_colleague_with_another_home_in_a_monorepo(lab: Lab, tmp_path: Path) -> None:
