@@ -59,6 +59,7 @@ CUT = r"^\s*[-+]?\d([.,]\d+)?E\+\d\d\s*$"  # 1.23E+15, what spreadsheets make of
 HUNDREDS = r"^\s*[-+]?\d{1,3}\s*$"
 WHOLE = r"^[-+]?\d{1,76}$"
 EXACT = 2**53  # from here on, floats of 64 bits have no place for each whole number
+BOOL = r"(?i)^(true|false)$"
 UNIT = r"^\s*[-+]?(?:\d+\.?\d*|\.\d+) ?(?P<unit>[A-Za-z°µΩ]\S{0,7})\s*$"  # 9.5 l/km
 # Days, months and times as people write them: 31.12.2019, 12/31/19 10:30, Jan 5, 2020, 2020-05.
 _MONTH = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[.]?"
@@ -90,6 +91,10 @@ NO_TABLES = {  # by the first bytes of a file
     b"\xfd7zXZ": "the file is compressed by xz: unpack the file",
     b"PK\x03\x04": "the file is a zip archive or a spreadsheet: save the table as CSV in UTF-8",
     b"\xd0\xcf\x11\xe0": "the file is a spreadsheet: save the table as CSV in UTF-8",
+    b'{"': "the file holds JSON: save the table as CSV",
+    b"[{": "the file holds JSON: save the table as CSV",
+    b"<!DOCTYPE": "the file is a web page, such as of a login: download the table itself",
+    b"<html": "the file is a web page, such as of a login: download the table itself",
     b"version https://git-lfs": "the file only says where the table is: git lfs pull fetches it",
 }
 VALIDATION = {"val", "valid", "validation", "dev"}  # in the name of a file or folder held out
@@ -166,6 +171,7 @@ def read(cfg: config.Data, files: list[Path]) -> Table:
     words = [_words(cfg, path, part) for path, part in zip(files, parts, strict=True)]
     together = next((join(name, parts, files, "") for name in groups), None)
     cells = pa.chunked_array([*chain(*words)], type=pa.string())
+    cells = _of_one_spelling(cells, columns[cfg.target])
     return Table(columns, files, ends, cells, together, doubts, held_out, left_out)
 
 
@@ -214,6 +220,17 @@ def _words(cfg: config.Data, path: Path, part: Any) -> Any:
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
     return _texts(array).chunks
+
+
+def _of_one_spelling(words: Any, array: Any) -> Any:
+    """Words of the target: one for each number where files write 1, 1.0 and True for the same."""
+    if array.type != pa.float64() or pc.count_distinct(array) == pc.count_distinct(words):
+        return words
+    plain = pc.utf8_lower(pc.replace_substring_regex(words, r"\.0*$", ""))
+    if pc.count_distinct(array) == pc.count_distinct(plain):
+        return plain
+    plain = pc.if_else(pc.equal(plain, "true"), "1", plain)
+    return pc.if_else(pc.equal(plain, "false"), "0", plain)
 
 
 def _texts(array: Any) -> Any:
@@ -333,6 +350,8 @@ def _refuse(path: Path, first: bytes) -> None:
     for begin, reason in NO_TABLES.items():
         if first.startswith(begin):
             raise config.ConfigError(f"{path} cannot be read: {reason}")
+    if first[257:262] == b"ustar":
+        raise config.ConfigError(f"{path} cannot be read: the file is an archive: unpack the file")
     before, zero, _ = first.partition(b"\0")
     number = before.count(b"\n") + 1
     if zero and not first.startswith(PARQUET):
@@ -849,23 +868,31 @@ def _too_wide(name: str) -> str:
 def _learn_texts(array: Any, train: Tensor) -> list[str | None]:
     """The texts of a column in order, None for an empty cell."""
     known = array.take(train.numpy()).unique()
-    found: list[str | None] = known.take(pc.array_sort_indices(known)).to_pylist()
-    whole = {text for text in found if text and text.isdecimal()}
-    return [text for text in found if not text or text.removesuffix(".0") not in whole - {text}]
+    found = known.take(pc.array_sort_indices(known))
+    kept: dict[str | None, str | None] = {}
+    for text, meaning in zip(found.to_pylist(), _meaning(found).to_pylist(), strict=True):
+        kept.setdefault(meaning, text)
+    return [*kept.values()]
+
+
+def _meaning(texts: Any) -> Any:
+    """The same text for 2 and 2.0, and for True and true, which programs write for each other.
+
+    A whole number becomes 2.0 where another row of its column is empty; of bools, Parquet has no
+    spelling, and pandas, R and spreadsheets each have their own.
+    """
+    whole = pc.replace_substring_regex(texts, r"^(\d+)\.0$", r"\1")
+    return pc.if_else(pc.match_substring_regex(texts, BOOL), pc.utf8_lower(texts), whole)
 
 
 def _number_texts(table: Table, learnt: dict[str, list[str | None]]) -> Tensor:
-    """[rows, columns] int64: each text of each column has its own number, and an unknown one 0.
-
-    A program writes 2 as 2.0 where another row of its column is empty: both are the same text.
-    """
+    """[rows, columns] int64: each text of each column has its own number, and an unknown one 0."""
     encoded, values = [], 1
     for name, known in learnt.items():
         value_set, texts = pa.array(known, type=pa.string()), table.columns[name]
-        with_point = pc.replace_substring_regex(texts, r"^(\d+)$", r"\1.0")
-        without = pc.replace_substring_regex(texts, r"^(\d+)\.0$", r"\1")
-        found = [pc.index_in(some, value_set=value_set) for some in (texts, with_point, without)]
-        numbers = pc.fill_null(pc.coalesce(*found), -values)
+        exact = pc.index_in(texts, value_set=value_set)
+        alike = pc.index_in(_meaning(texts), value_set=_meaning(value_set))
+        numbers = pc.fill_null(pc.coalesce(exact, alike), -values)
         encoded.append(torch.tensor(numbers.to_numpy()).long() + values)
         values += len(known)
     return torch.stack(encoded, 1) if encoded else torch.zeros(table.ends[-1], 0).long()

@@ -91,7 +91,8 @@ def prepare(cfg: config.Data, folder: Path) -> None:
     torch.save(rows, folder / ROWS)
     tokenizer.save_pretrained(folder / TOKENIZER)
     words = _words([document for some in encoded.values() for document in some], cfg.length)
-    words += _again(**splits) + _left_out(cfg, splits["train"] + splits["val"])
+    every = splits["train"] + splits["val"]
+    words += _again(**splits) + _left_out(cfg, every) + _unwritten(every, tokenizer.chat_template)
     chat = any(isinstance(record.content, list) for record in splits["train"])
     if tokenizer.eos_token_id is None and not (chat and ends_of_answers(tokenizer)):
         words += "; the tokenizer has no token that ends texts, so the model learns no end"
@@ -125,6 +126,15 @@ def _left_out(cfg: config.Data, records: list[Record]) -> str:
     roles = sorted({turn["role"] for turns in chats for turn in turns} - ROLES)
     parts = {"files left out": tests, "columns ignored": columns, "roles not learnt": roles}
     return "".join(f"; {what}: {', '.join(names)}" for what, names in parts.items() if names)
+
+
+def _unwritten(records: list[Record], template: Any) -> str:
+    """Parts of turns that the chat template does not name, such as what was thought."""
+    chats = [record.content for record in records if not isinstance(record.content, str)]
+    parts = {name for turns in chats for turn in turns for name in turn} - {"weight"}
+    known = {*re.findall(r"\w+", str(template))}
+    names = ", ".join(sorted(parts - known))
+    return f"; the chat template does not write what turns have in: {names}" if names else ""
 
 
 # --- Reading --------------------------------------------------------------------------------------
@@ -287,6 +297,11 @@ def _checked(content: Any, place: str) -> list[dict[str, Any]] | str:
         raise config.ConfigError(
             f"{place} has no answer: no turn with the role 'assistant', only with {roles}: leave "
             "the record out, or write 'assistant' where the model is to speak"
+        )
+    if not any(turn["role"] == "assistant" for turn in turns[1:]):
+        raise config.ConfigError(
+            f"{place} begins with its only answer, which answers nothing: write before it what was "
+            "asked or said, leave the record out, or give texts alone, in a column of texts"
         )
     if odd := [turn["weight"] for turn in turns if turn.get("weight") not in (None, 0, 1)]:
         raise config.ConfigError(

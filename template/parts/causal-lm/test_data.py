@@ -297,6 +297,20 @@ def test_other_speakers_are_said(tmp_path: Path) -> None:
     assert str(splits.shape).endswith("; columns ignored: number; roles not learnt: bot")
 
 
+def test_parts_of_turns_that_nothing_writes_are_said(tmp_path: Path) -> None:
+    """What was thought is lost where the chat template does not write it."""
+    thought = {"reasoning_content": "They live in the city."}
+    chats = [[*chat[:-1], chat[-1] | thought] for chat in CHATS]
+    cfg = settings(tmp_path, source=write(tmp_path / "chats.jsonl", chats))
+    said = "; the chat template does not write what turns have in: reasoning_content"
+    assert said in str(opened(cfg)[0].shape)
+    both = "message.reasoning_content ~ message.content"
+    (tmp_path / "chat.jinja").write_text(documents.CHAT.replace("message.content", both))
+    splits, tokenizer = opened(replace(cfg, template=str(tmp_path / "chat.jinja")))
+    assert "does not write" not in str(splits.shape)
+    assert "in the city." in tokenizer.decode(splits.train.inputs.flatten())
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -520,7 +534,8 @@ MISTAKES = {
     "record 1 has an empty answer.*leave the record out": json.dumps(
         {"messages": [{"role": "user", "content": "?"}, ANSWER, ANSWER | {"content": " "}]}
     ),
-    "0 records for training": json.dumps({"messages": [ANSWER]}) + "\n",
+    "record 1 begins with its only answer": json.dumps({"messages": [ANSWER]}) + "\n",
+    "0 records for training": json.dumps({"messages": "a text"}) + "\n",
 }
 
 

@@ -210,6 +210,27 @@ def test_classes_of_parquet(values: list[Any], tmp_path: Path) -> None:
         assert prepared(tmp_path, path, *chosen).shape.labels == expected
 
 
+SPELLINGS = {  # the same classes in a file each
+    "0,1 0.0,1.0": ["0", "1"],
+    "False,True FALSE,TRUE": ["false", "true"],
+    "False,True 0,1": ["0", "1"],
+    "0.0,1.0 false,true": ["0", "1"],
+    "a,b.0 a,b.0": ["a", "b.0"],
+}
+
+
+@pytest.mark.parametrize("files", SPELLINGS)
+def test_classes_are_the_same_in_all_files(files: str, tmp_path: Path) -> None:
+    """A program writes floats where a cell was empty, and each has its own words for bools."""
+    for number, names in enumerate(files.split()):
+        lines = [f"{n},{names.split(',')[n % 2]}" for n in range(ROWS)]
+        (tmp_path / f"{number}.csv").write_text("\n".join(["size,rent", *lines]))
+    chosen = ("data.task=binary", "data.leave_out=[]")
+    train, val, shape = prepared(tmp_path, tmp_path / "*.csv", *chosen)
+    assert shape.labels == SPELLINGS[files]
+    assert torch.cat((train.rows.targets, val.rows.targets)).sum() == ROWS
+
+
 def test_padding_does_not_count(tmp_path: Path) -> None:
     """Neither among quantities nor among classes, in losses, metrics and gradients."""
     for width in (1, 3):
@@ -684,6 +705,9 @@ FILES = {
     "wide.csv": ("size,rent\n1,2\n".encode("utf-16"), "the file is in UTF-16: save the file in"),
     "blanks.csv": (b"size   rent\n 1.5   20\n9 30\n", "blanks stand between the columns:"),
     "sep.csv": (b"sep=;\nsize;rent\n1;2\n", "the first line is for spreadsheets, and names no"),
+    "page.csv": (b"<!DOCTYPE html><html>\n", "the file is a web page"),
+    "lines.csv": (b'{"size": 1}\n', "the file holds JSON"),
+    "flats.tar": (b"flats.csv".ljust(257, b"\0") + b"ustar", "the file is an archive: unpack"),
     "flats.xlsx": (b"PK\x03\x04...", "zip archive or a spreadsheet: save the table as CSV"),
 }
 
@@ -924,3 +948,12 @@ def test_whole_numbers_that_only_name_are_the_same_with_and_without_a_point() ->
     new = pa.chunked_array([["2.0", "2", "4", "10.0", "v3.0", "2.00", "5.0", None]])
     table = columns.Table({"area": new}, [Path("a.csv")], [8])
     assert columns._number_texts(table, {"area": known})[:, 0].tolist() == [2, 2, 3, 1, 5, 0, 0, 6]
+
+
+def test_bools_that_only_name_are_the_same_in_all_spellings() -> None:
+    """Parquet has none, pandas writes True and a spreadsheet TRUE; other texts keep theirs."""
+    cells = pa.chunked_array([["true", "True", "maybe", "FALSE", "Maybe"]])
+    known = columns._learn_texts(cells, torch.arange(5))
+    assert known == ["FALSE", "Maybe", "True", "maybe"]
+    table = columns.Table({"new": pa.chunked_array([["TRUE", "false", "MAYBE"]])}, [], [3])
+    assert columns._number_texts(table, {"new": known})[:, 0].tolist() == [3, 1, 0]

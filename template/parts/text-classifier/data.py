@@ -27,6 +27,8 @@ IGNORE = -100  # the target of a text that does not count: padding
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")  # of files with texts
 VALIDATION = ("val", "valid", "validation", "dev")  # names of files that are held out
 NO_LABELS = {"", "nan", "NaN", "null", "NULL", "#N/A"}  # as pandas and others write empty cells
+# What others write there, and what may be a class, such as of North America.
+PERHAPS_NO_LABELS = {"NA", "N/A", "n/a", "<NA>", "None", "none", "Null", "-", "?"}
 WEIGHTS = ["*.json", "*.model", "*.safetensors", "*.txt"]  # what is fetched of a model
 OLD_WEIGHTS = ["pytorch_model*.bin"]  # and of one that was saved long ago
 TOPICS = {  # modules of the standard library whose docstrings are about the topic
@@ -132,7 +134,7 @@ def prepare(cfg: config.Data) -> None:
     target = prepared_path(cfg)
     if target.exists():
         return
-    train, val = _read_splits(cfg)
+    train, val = _in_one_spelling(*_read_splits(cfg))
     classes = _classes(cfg, train, val)
     known = open_pretrained(cfg) if cfg.pretrained else _from_scratch(cfg, train)
     labels = known.labels if sorted(known.labels) == classes else classes
@@ -179,6 +181,22 @@ def _classes(cfg: config.Data, train: list[Row], val: list[Row]) -> list[str]:
     return classes
 
 
+def _in_one_spelling(*parts: list[Row]) -> Iterator[list[Row]]:
+    """The rows, with the same label where files have 2 and 2.0, or True and true, for the same."""
+    names: dict[str, str] = {}
+    for label in sorted({row.label for part in parts for row in part}):
+        names.setdefault(_meaning(label), label)
+    for part in parts:
+        yield [Row(row.text, names[_meaning(row.label)]) for row in part]
+
+
+def _meaning(label: str) -> str:
+    """The same for all spellings of a whole number or bool, which programs write for each other."""
+    if (lower := label.strip().lower()) in ("true", "false"):
+        return lower
+    return re.sub(r"^\s*(-?\d+)\.0+\s*$", r"\1", label)
+
+
 def _from_scratch(cfg: config.Data, train: list[Row]) -> Pretrained:
     """A new tokenizer in the place of a pretrained network's."""
     tokenizer = train_tokenizer([row.text for row in train], cfg.vocabulary)
@@ -197,6 +215,8 @@ def _doubts(train: list[Row], val: list[Row]) -> str:
         words += f"; {' and '.join(map(repr, alike))} are different classes"
     if several := _joined(sorted(taught | held_out)):
         words += f"; {several!r} is a class of its own: a text has one class"
+    if doubtful := PERHAPS_NO_LABELS & (taught | held_out):
+        words += f"; {min(doubtful)!r} is a class: leave the texts out if they have no label"
     for part, absent in (("for training", held_out - taught), ("held out", taught - held_out)):
         words += f"; no text {part} is {min(absent)!r}" if absent else ""
     return words
@@ -296,7 +316,7 @@ def _find(folder: Path, *names: str) -> list[Path]:
         for pattern in (f"{name}.*", f"{name}-*.*", f"data/{name}-*.*")
         for path in folder.glob(pattern)
     ]
-    return sorted(path for path in found if path.suffix.lower() in ENDINGS)
+    return sorted(path for path in found if path.suffix.lower() in ENDINGS and path.is_file())
 
 
 def _read_file(path: Path, cfg: config.Data) -> list[Row]:

@@ -528,7 +528,7 @@ def test_labels_of_several_classes_are_said(tmp_path: Path) -> None:
     assert said in str(data.open_splits(cfg).shape)
 
 
-@pytest.mark.parametrize("alike", [("No", "no "), ("1", "1.0")])
+@pytest.mark.parametrize("alike", [("No", "no "), ("V1", "v1")])
 def test_labels_that_look_alike_are_said(alike: tuple[str, str], tmp_path: Path) -> None:
     """They are rather one class, written in several ways; an empty text teaches nothing."""
     rows = [(text, alike[n % 2]) for n, (text, _) in enumerate(ROWS)]
@@ -536,6 +536,42 @@ def test_labels_that_look_alike_are_said(alike: tuple[str, str], tmp_path: Path)
     data.prepare(cfg)
     said = str(data.open_splits(cfg).shape)
     assert f"; empty texts: 1; {' and '.join(map(repr, alike))} are different classes" in said
+
+
+SPELLINGS = [
+    ("1", "0", "1.0", "0.0"),
+    ("True", "False", "true", "FALSE"),
+    ("1", "v1.0", "1", "v1.0"),
+]
+
+
+@pytest.mark.parametrize("labels", SPELLINGS)
+def test_labels_are_the_same_in_all_files(labels: tuple[str, ...], tmp_path: Path) -> None:
+    """A program writes floats where a cell was empty, and each has its own words for bools."""
+    (folder := tmp_path / "texts").mkdir()
+    for name, some in {"train.csv": labels[:2], "val.csv": labels[2:]}.items():
+        write(folder / name, [(text, some[n % 2]) for n, (text, _) in enumerate(ROWS)])
+    cfg = settings(tmp_path, source=str(folder), length=32, vocabulary=300)
+    data.prepare(cfg)
+    train, val, shape = data.open_splits(cfg)
+    assert shape.classes == 2
+    assert train.targets.equal(val.targets)
+
+
+def test_labels_that_may_stand_for_none_are_said(tmp_path: Path) -> None:
+    """R writes NA for a cell without a value, and others for North America."""
+    rows = [(text, ("NA", "EU")[n % 2]) for n, (text, _) in enumerate(ROWS)]
+    cfg = settings(tmp_path, source=write(tmp_path / "texts.csv", rows))
+    data.prepare(cfg)
+    said = "; 'NA' is a class: leave the texts out if they have no label"
+    assert said in str(data.open_splits(cfg).shape)
+
+
+def test_folder_in_the_place_of_a_file_holds_no_texts(tmp_path: Path) -> None:
+    """As programs that write in parts leave them: no traceback."""
+    (tmp_path / "texts/train.csv").mkdir(parents=True)
+    with pytest.raises(config.ConfigError, match=r"holds no file called train\.csv"):
+        data.prepare(settings(tmp_path, source=str(tmp_path / "texts")))
 
 
 @pytest.mark.parametrize("noted", [None, 5])
