@@ -474,8 +474,8 @@ MUTATIONS = [
         'return [path for path in folder.glob("*.bin") if not _is_hidden(path.name)]',
         check=CONTENT),
     Mutation("S18", "files of texts as the disk gives them", "text", "data.py",
-        "return sorted(path for path in found if path.suffix.lower() in ENDINGS and path.is_file())",
-        "return [path for path in found if path.suffix.lower() in ENDINGS and path.is_file()]",
+        "return sorted(path for path in found if path.suffix", "return list(path for path in found"
+        " if path.suffix",
         check=CONTENT),
     Mutation("S18", "columns in the order of a set", "table", "columns.py",
         "texts = [name for name in features if table.columns[name].type == pa.string()]",
@@ -2647,7 +2647,7 @@ MUTATIONS = [
     Mutation("F4", "rank 0 keeps its shares of the best weights in a file of its own", "fsdp",
         "train.py", VALIDATED, VALIDATED
         + "    if run.process.is_main and state.best_step == state.step:\n"
-        '        torch.save(state.model.state_dict(), run.folder / "best.pt")\n', check=FSDP),
+        '        torch.save(state.model.state_dict(), run.folder / "best.pt")\n'),
     Mutation("F4", "rank 0 keeps its shares of the moments in a file of its own", "shards",
         "train.py", VALIDATED, VALIDATED
         + "    if run.process.is_main:\n"
@@ -2673,6 +2673,6 @@ MUTATIONS = [
         "        for block in self.blocks[self.calls % 100 == 0 :]:\n", check=ROUND),
     Mutation("K3", "the step of the best is forgotten with a restart", "mlp", "engine/state.py",
         'self.best, self.best_step = snapshot["best"], snapshot["best_step"]',
-        'self.best = snapshot["best"]'),
+        'self.best = snapshot["best"]', check=AVERAGES),
 ]
 # fmt: on
