@@ -200,7 +200,7 @@ def test_launch_that_is_ended_saves_and_says_how_to_go_on(
     output, _ = launch.communicate(timeout=300)
     assert launch.returncode != 0
     assert "asked to stop: saved step" in output
-    assert output.endswith("go on from the last save: launch/local.sh run.name=001 ...\n")
+    assert output.endswith("go on with this run: launch/local.sh run.name=001 ...\n")
     assert not network.processes_of(folder)
 
 

@@ -112,7 +112,7 @@ def test_error_that_comes_again_ends_the_job(
     assert job.restarts() == 1
     assert "ValueError: bad row in peak_lr" in log
     assert "not again, since the same error has come twice, without a save between" in log
-    assert "go on from the last save: RUN=" not in log
+    assert "go on with this run: RUN=" not in log
     assert not [*folder.glob(".job-*")]
 
 

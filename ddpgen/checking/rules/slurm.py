@@ -113,8 +113,12 @@ def cores_lost(script: Script) -> Iterator[Hit]:
     reads="script",
 )
 def literal_variable(script: Script) -> Iterator[Hit]:
-    yield from script.running(r"[= ]'\$\{?(SLURM|PBS|LSB)_\w+\}?'")
-    yield from script.running(r"--[\w-]+[= ]'\$\{?[A-Z_]+\}?(:\$?\{?\w+\}?)?'", STARTS)
+    for line, text in script.commands:
+        bare = re.sub(r'"(\\.|[^"\\])*"', '""', text)  # within these, single quotes are letters
+        of_job = re.search(r"[= ]'\$\{?(SLURM|PBS|LSB)_\w+\}?'", bare)
+        given = re.search(r"--[\w-]+[= ]'\$\{?[A-Z_]+\}?(:\$?\{?\w+\}?)?'", bare)
+        if of_job or (given and re.search(STARTS, bare)):
+            yield line
 
 
 @rule(

@@ -154,7 +154,7 @@ start_again() {
         echo "$reason: starts again" >&2
         sleep "$2"
     done
-    ((status == 0)) || [[ ! ${same_run[*]} ]] || echo "go on from the last save: $3 ${same_run[*]} ..." >&2
+    ((status == 0)) || [[ ! ${same_run[*]} ]] || echo "go on with this run: $3 ${same_run[*]} ..." >&2
     exit "$status"
 }
 # {% endif %}

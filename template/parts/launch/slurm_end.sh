@@ -33,6 +33,6 @@ if [[ $reason ]]; then
     again=0
 fi
 if ((status != 0)) && [[ -e $JOB_FOLDER/RUN ]]; then
-    echo "go on from the last save: RUN=$run sbatch ..." >&2
+    echo "go on with this run: RUN=$run sbatch ..." >&2
 fi
 exit "$status"
