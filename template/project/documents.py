@@ -82,6 +82,11 @@ def prepare(cfg: config.Data, folder: Path) -> None:
     encoded = {name: encode(records, tokenizer) for name, records in splits.items()}
     rows = {name: pack(cut(some, cfg.length), cfg.length) for name, some in encoded.items()}
     for name, (inputs, _, targets) in rows.items():
+        if not any(any(counts) for _, counts in encoded[name]):
+            raise config.ConfigError(
+                f'data.source = {cfg.source!r}: each answer of the {name} split has "weight": 0: '
+                "give those that are to be learnt 1"
+            )
         if not len(inputs):
             raise config.ConfigError(
                 f"data.length = {cfg.length}: no answer of the {name} split begins so early"
@@ -278,7 +283,7 @@ def _list(text: str, path: Path) -> list[Any]:
 
 
 def _checked(content: Any, place: str) -> list[dict[str, Any]] | str:
-    """A text, or the turns of a conversation without what Parquet adds to them."""
+    """A text, or the turns of a conversation without what Parquet and others leave empty."""
     if isinstance(content, str) and WRITTEN.match(content):
         raise config.ConfigError(f"{place} is a conversation within a text: write the list alone")
     if isinstance(content, str):
@@ -313,7 +318,7 @@ def _checked(content: Any, place: str) -> list[dict[str, Any]] | str:
             f"{place} has an empty answer, and the model would learn to say nothing: leave the "
             'record out, or give the answer "weight": 0'
         )
-    return [{name: part for name, part in turn.items() if part is not None} for turn in turns]
+    return [{name: p for name, p in turn.items() if p not in (None, [])} for turn in turns]
 
 
 def _says(turn: dict[str, Any]) -> bool:
@@ -329,7 +334,7 @@ def _named(turn: Any) -> Any:
         named = {"role": "assistant"} if turn.get("role") == "model" else {}  # as Gemini's
         return {**turn, **named, "content": _joined(turn.get("content"))}
     speaker = turn["from"]
-    role = SPEAKERS.get(speaker, speaker)
+    role = SPEAKERS.get(speaker, speaker) if isinstance(speaker, str) else speaker
     return {"role": role, "content": turn["value"], "weight": turn.get("weight")}
 
 
@@ -347,7 +352,8 @@ def _joined(parts: Any) -> Any:
 
 
 def _is_text(part: Any) -> bool:
-    return isinstance(part, dict) and part.get("type") == "text" and isinstance(part["text"], str)
+    is_part = isinstance(part, dict) and part.get("type") == "text"
+    return is_part and isinstance(part.get("text"), str)
 
 
 def _read(path: Path) -> str:

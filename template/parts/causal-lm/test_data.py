@@ -112,7 +112,8 @@ def test_template_alone_says_how_a_conversation_begins(tmp_path: Path) -> None:
 def test_text_in_parts_is_a_text(tmp_path: Path) -> None:
     """As OpenAI and Hugging Face write turns; pictures are refused."""
     parts = [{"type": "text", "text": "At "}, {"type": "text", "text": "home."}]
-    source = Path(write(tmp_path / "chats.jsonl", [[PAIR[0], {**PAIR[1], "content": parts}]]))
+    said = {**PAIR[1], "content": parts, "tool_calls": []}
+    source = Path(write(tmp_path / "chats.jsonl", [[PAIR[0], said]]))
     (found,) = documents.read_file(source, "messages")
     assert found.content == PAIR
     picture = [{"type": "image_url", "image_url": {"url": "x"}}]
@@ -528,6 +529,10 @@ MISTAKES = {
     "record 1 has no 'messages': that is null": '{"messages": null}\n',
     "record 1 has no 'messages' but .'text'.: set data.column": '{"text": "hello"}\n',
     "record 1 is neither a text nor a list": '{"messages": [{"role": "user", "text": "?"}]}\n',
+    "record 1 is neither .*type": '{"messages": [{"role": "user", "content": [{"type": "text"}]}]}',
+    "record 1 is neither .*'x'": '{"messages": [{"from": ["x"], "value": "?"}]}\n',
+    'each answer of the train split has "weight": 0': 9
+    * (json.dumps({"messages": [{"role": "user", "content": "?"}, ANSWER | {"weight": 0}]}) + "\n"),
     "record 2 is an empty text: leave the record out": '{"messages": "a"}\n{"messages": "  "}\n',
     "record 1 has no answer": '{"messages": [{"role": "user", "content": "?"}]}\n',
     "record 1 is a list: call a file with one list .json": json.dumps([{"messages": "a"}]),
