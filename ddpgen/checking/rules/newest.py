@@ -9,9 +9,9 @@ from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import follows, mentions, stands_for
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.checkpoint import loads, saves
+from ddpgen.checking.rules.resume import COUNTED
 
 _FILES = r"\bi?glob\(|listdir\(|iterdir\("
-_COUNTED = r"step|epoch|iter|\bep?\b|\bit\b"
 
 
 @rule(
@@ -75,7 +75,7 @@ def _unsorted_files(_: Module, node: ast.expr) -> bool | None:
 def _counts_without_zeros(_: Module, node: ast.expr) -> bool | ast.expr | None:
     if isinstance(node, ast.JoinedStr):
         counted = [v for v in node.values if isinstance(v, ast.FormattedValue)]
-        return any(not v.format_spec and re.search(_COUNTED, source(v.value)) for v in counted)
+        return any(not v.format_spec and re.search(COUNTED, source(v.value)) for v in counted)
     if isinstance(node, ast.BinOp):
         return node.right
     if isinstance(node, ast.Call) and matches(node.func, r"(join|Path)$") and node.args:

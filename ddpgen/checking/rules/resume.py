@@ -19,7 +19,8 @@ from ddpgen.checking.reading.values import mentions
 from ddpgen.checking.registry import WARNING, rule
 from ddpgen.checking.rules.checkpoint import loads, saves
 
-_COUNTED = r"step|epoch|iter|\bep?\b|\bit\b"
+# Names of what tells the place in a training.
+COUNTED = r"step|epoch|iter|\bep?\b|\bit\b"
 _WEIGHTS = r"(model|net|mod(ule)?)\w*\.state_dict\(|\bget_((peft_)?model_)?state_dict\("
 # What has a state and is no network.
 _OTHERS = (
@@ -135,7 +136,7 @@ def place_missing(module: Module) -> Iterator[ast.AST]:
         for node, text in _with_weights(module):
             moments = re.search(r"\b(\w*optim\w*|opt)\.state_dict\(", text)
             schedule = module.program.says(_BY_SCHEDULE) and "sched" in text
-            counted = schedule or re.search(rf"{_COUNTED}|progress|trained|seen", text)
+            counted = schedule or re.search(rf"{COUNTED}|progress|trained|seen", text)
             if moments and not counted and not named_by_place(module, node):
                 yield node
 
@@ -177,7 +178,7 @@ def passed_over(module: Module) -> Iterator[ast.AST]:
 def named_by_place(module: Module, node: ast.AST) -> bool:
     """Whether the name of a file that is saved in the same function tells the place."""
     return any(
-        path is not None and mentions(module, path, _COUNTED)
+        path is not None and mentions(module, path, COUNTED)
         for call, path in saves(module)
         if module.scope(call) is module.scope(node)
     )

@@ -3,12 +3,6 @@
 Its loop goes over windows of micro-batches, whose losses are divided by the targets of all.
 """
 
-from pathlib import Path
-
-import pytest
-
-from check.planted import changed, reported
-
 FILES = {
     "finetune.py": """\
 #!/usr/bin/env python
@@ -791,7 +785,6 @@ export TORCH_DISTRIBUTED_DEBUG=DETAIL
 }
 # What may stand there instead: in turn the text that goes, and the text that comes.
 RIGHT = {
-    "as it is": (),
     "set_device_by_device": (
         """\
     torch.cuda.set_device(local_rank)
@@ -979,14 +972,3 @@ if __name__ == "__main__":
 """,
     ),
 }
-
-
-@pytest.mark.parametrize("title", RIGHT)
-def test_program_is_right(title: str, tmp_path: Path) -> None:
-    assert reported(tmp_path, changed(FILES, *RIGHT[title])) == []
-
-
-@pytest.mark.parametrize("title", MISTAKES)
-def test_mistake_is_reported(title: str, tmp_path: Path) -> None:
-    *changes, row = MISTAKES[title]
-    assert {*reported(tmp_path, changed(FILES, *changes))} == {row}

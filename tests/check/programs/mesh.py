@@ -3,12 +3,6 @@
 Its stream deals out shards of tokens; a batch script starts the program, and a signal stops it.
 """
 
-from pathlib import Path
-
-import pytest
-
-from check.planted import changed, reported
-
 FILES = {
     "pretrain.py": """\
 import json
@@ -764,7 +758,6 @@ RIGHT = {
         'MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
         "MASTER_ADDR=$(hostname)",
     ),
-    "as it is": (),
     "last by a name": (
         """\
             model.set_requires_gradient_sync(micro == ACCUM - 1)
@@ -1018,14 +1011,3 @@ srun --kill-on-bad-exit=1 bash -c 'torchrun \\
         'RUN_DIR="/scratch/$USER/pre"',
     ),
 }
-
-
-@pytest.mark.parametrize("title", RIGHT)
-def test_program_is_right(title: str, tmp_path: Path) -> None:
-    assert reported(tmp_path, changed(FILES, *RIGHT[title])) == []
-
-
-@pytest.mark.parametrize("title", MISTAKES)
-def test_mistake_is_reported(title: str, tmp_path: Path) -> None:
-    *changes, row = MISTAKES[title]
-    assert {*reported(tmp_path, changed(FILES, *changes))} == {row}

@@ -3,12 +3,6 @@
 The class keeps all that a run has; its callbacks reach in, and a method calls them by name.
 """
 
-from pathlib import Path
-
-import pytest
-
-from check.planted import changed, reported
-
 FILES = {
     "trainer.py": """\
 import logging
@@ -928,7 +922,6 @@ from tqdm import tqdm
 }
 # What may stand there instead: in turn the text that goes, and the text that comes.
 RIGHT = {
-    "as it is": (),
     "manual sync flag": (
         """\
         context = nullcontext() if sync else self.model.no_sync()
@@ -1118,14 +1111,3 @@ torch.load(path, map_location=lambda storage, _: storage, weights_only=True)""",
 """,
     ),
 }
-
-
-@pytest.mark.parametrize("title", RIGHT)
-def test_program_is_right(title: str, tmp_path: Path) -> None:
-    assert reported(tmp_path, changed(FILES, *RIGHT[title])) == []
-
-
-@pytest.mark.parametrize("title", MISTAKES)
-def test_mistake_is_reported(title: str, tmp_path: Path) -> None:
-    *changes, row = MISTAKES[title]
-    assert {*reported(tmp_path, changed(FILES, *changes))} == {row}

@@ -3,12 +3,6 @@
 A comprehension wraps them both.
 """
 
-from pathlib import Path
-
-import pytest
-
-from check.planted import changed, reported
-
 FILES = {
     "nets.py": """\
 import torch
@@ -228,9 +222,7 @@ if __name__ == "__main__":
 }
 
 # Changes of the program that are right.
-RIGHT: dict[str, tuple[str, ...]] = {
-    "as it is": (),
-}
+RIGHT: dict[str, tuple[str, ...]] = {}
 
 # What is replaced in turn, and the row that is reported.
 MISTAKES = {
@@ -303,14 +295,3 @@ MISTAKES = {
         "K7",
     ),
 }
-
-
-@pytest.mark.parametrize("title", RIGHT)
-def test_program_is_right(title: str, tmp_path: Path) -> None:
-    assert reported(tmp_path, changed(FILES, *RIGHT[title])) == []
-
-
-@pytest.mark.parametrize("title", MISTAKES)
-def test_mistake_is_reported(title: str, tmp_path: Path) -> None:
-    *changes, row = MISTAKES[title]
-    assert {*reported(tmp_path, changed(FILES, *changes))} == {row}

@@ -3,12 +3,6 @@
 An operator of Kubernetes starts it.
 """
 
-from pathlib import Path
-
-import pytest
-
-from check.planted import changed, reported
-
 FILES = {
     "streams.py": '''\
 import io
@@ -270,7 +264,6 @@ spec:
 
 # Changes of the program that are right.
 RIGHT: dict[str, tuple[str, ...]] = {
-    "as it is": (),
     "other dealing": (
         "own = order[self.rank * workers + number :: self.world * workers]",
         "own = order[number * self.world + self.rank :: self.world * workers]",
@@ -312,14 +305,3 @@ MISTAKES = {
         "L2",
     ),
 }
-
-
-@pytest.mark.parametrize("title", RIGHT)
-def test_program_is_right(title: str, tmp_path: Path) -> None:
-    assert reported(tmp_path, changed(FILES, *RIGHT[title])) == []
-
-
-@pytest.mark.parametrize("title", MISTAKES)
-def test_mistake_is_reported(title: str, tmp_path: Path) -> None:
-    *changes, row = MISTAKES[title]
-    assert {*reported(tmp_path, changed(FILES, *changes))} == {row}
