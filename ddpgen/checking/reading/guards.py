@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.callers import is_called, uses
-from ddpgen.checking.reading.conditions import conditions
+from ddpgen.checking.reading.conditions import conditions, parts
 from ddpgen.checking.reading.expressions import Function, keyword, matches, source
 from ddpgen.checking.reading.programs import Module, once
 from ddpgen.checking.reading.values import binding, bindings, stands_for
@@ -52,7 +52,45 @@ def is_zero(test: ast.expr, outcome: bool = True) -> bool:
 
 def zero_guard(module: Module, node: ast.AST) -> ast.expr | None:
     """The condition in the same function that lets rank 0 alone reach a node."""
-    return next((t for t, outcome in conditions(module, node) if is_zero(t, outcome)), None)
+    tests = conditions(module, node)
+    alone = (t for t, outcome in tests if is_zero(t, outcome) or _is_there(module, t, outcome))
+    return next(alone, None)
+
+
+def _is_there(module: Module, test: ast.expr, outcome: bool) -> bool:
+    """Whether a condition asks for an object that rank 0 alone has: `if writer is not None`."""
+    for part, holds in parts(test, outcome):
+        asked, there = part, holds
+        if isinstance(part, ast.Compare) and source(part.comparators[0]) == "None":
+            asked, there = part.left, isinstance(part.ops[0], ast.IsNot | ast.NotEq) == holds
+        if there and isinstance(asked, ast.Name | ast.Attribute) and _of_rank_0(module, asked):
+            return True
+    return False
+
+
+@once
+def _of_rank_0(module: Module, node: ast.expr) -> bool:
+    """Whether a name is set to an object on rank 0, and to nothing everywhere else."""
+    found = binding(module, node)
+    value = found.value if found else None
+    if isinstance(value, ast.IfExp):
+        ways = ((value.body, value.orelse, True), (value.orelse, value.body, False))
+        return any(
+            is_zero(value.test, outcome) and isinstance(made, ast.Call) and _is_nothing(other)
+            for made, other, outcome in ways
+        )
+    place = module.owner(node) if source(node).startswith("self.") else None
+    every = bindings(module).get((place or module.scope(node), source(node)), [])
+    made = [b for b in every if not _is_nothing(b.value)]
+    return 0 < len(made) < len(every) and all(
+        isinstance(b.value, ast.Call)
+        and any(is_zero(*each) for each in conditions(module, b.statement))
+        for b in made
+    )
+
+
+def _is_nothing(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and not node.value
 
 
 def guarded(module: Module, node: ast.AST, pattern: str = SOME_RANK, depth: int = 4) -> bool:

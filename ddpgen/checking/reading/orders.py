@@ -110,9 +110,10 @@ def listed(module: Module, node: ast.expr) -> bool | None:
 
 
 def _is_path(module: Module, node: ast.expr) -> bool:
-    given = parameter(module, node)
-    annotated = given and given.annotation and matches(given.annotation, r"\bPath\b")
-    return bool(annotated) or mentions(module, node, r"\b(pathlib\.)?Path\(", 2)
+    names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+    given = [parameter(module, name) for name in names]
+    annotated = any(g and matches(g.annotation, r"\bPath\b") for g in given)
+    return annotated or mentions(module, node, r"\b(pathlib\.)?Path\(", 2)
 
 
 def shuffled(module: Module, node: ast.expr) -> bool | None:

@@ -193,7 +193,7 @@ def _wrapped(module: Module, node: ast.expr) -> bool | ast.expr | None:
             return True
         if name.endswith("torch.compile") and node.args:
             return node.args[0]
-        if method_name(node) in _KEEP:
+        if method_name(node) in KEEP:
             return receiver(node)
     if isinstance(node, ast.IfExp) and source(node.body) == f"{source(node.orelse)}.module":
         return node.body  # model.module if ddp else model
@@ -207,7 +207,7 @@ def _wrapped(module: Module, node: ast.expr) -> bool | ast.expr | None:
     return None
 
 
-_KEEP = {"to", "cuda", "cpu", "train", "eval", "float", "half", "double", "bfloat16"}
+KEEP = {"to", "cuda", "cpu", "train", "eval", "float", "half", "double", "bfloat16"}
 
 
 def _class_of(module: Module, node: ast.expr) -> str:

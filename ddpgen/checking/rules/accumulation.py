@@ -16,9 +16,9 @@ from ddpgen.checking.reading.expressions import (
     stored_in,
 )
 from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.roles import is_schedule
 from ddpgen.checking.reading.values import DDP, binding
 from ddpgen.checking.reading.windows import (
-    SCHEDULER,
     backwards,
     each_time,
     is_update,
@@ -225,7 +225,7 @@ def clipped_each_time(module: Module) -> Iterator[ast.AST]:
 def scheduled_each_time(module: Module) -> Iterator[ast.AST]:
     for window in windows(module):
         for call in module.methods("step", below=window.loop):
-            if matches(receiver(call), SCHEDULER) and each_time(module, call, window.loop):
+            if is_schedule(module, receiver(call)) and each_time(module, call, window.loop):
                 yield call
 
 
@@ -239,5 +239,5 @@ def scheduled_with_backward(module: Module) -> Iterator[ast.AST]:
         function = module.function(backward)
         if function and not any(map(is_update, module.methods("step", below=function))):
             for call in module.methods("step", below=function):
-                if matches(receiver(call), SCHEDULER):
+                if is_schedule(module, receiver(call)):
                     yield call

@@ -15,7 +15,7 @@ from ddpgen.checking.reading.expressions import (
 )
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.seeds import LIBRARIES, commonly_seeded, seeded_by_rank
-from ddpgen.checking.reading.values import binding, is_ddp, mentions
+from ddpgen.checking.reading.values import binding, bindings, is_ddp, mentions
 from ddpgen.checking.reading.windows import backwards, goes_backward, step_follows, updates
 from ddpgen.checking.registry import rule
 
@@ -193,7 +193,35 @@ def _compares_loss(module: Module, node: ast.If) -> bool:
             found = _loss(module, side)
             if found and around and found.lineno > around.lineno and not shares(module, found):
                 return True
+            if around and _from_forward(module, side, around):
+                return True
     return False
+
+
+def _from_forward(module: Module, node: ast.expr, around: ast.AST, depth: int = 3) -> bool:
+    """Whether a number was computed in the same turn by the wrapped model or beside a loss."""
+    names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
+    table, scope = bindings(module), module.scope(node)
+    inside = {*module.below(around)}
+    for name in names if depth else ():
+        for found in table.get((scope, name.id), []):
+            if found.statement not in inside or isinstance(found.statement, ast.For):
+                continue
+            if shares(module, found.value):
+                return False
+            calls = module.calls_below(found.value)
+            if any(is_ddp(module, c.func) or _measures(module, c) for c in calls):
+                return True
+            if _from_forward(module, found.value, around, depth - 1):
+                return True
+    return False
+
+
+def _measures(module: Module, call: ast.Call) -> bool:
+    """Whether a function of the program runs the wrapped model."""
+    callees = module.callees(call)
+    inner = ((m, c) for m, function in callees for c in m.calls_below(function))
+    return any(is_ddp(m, c.func) for m, c in inner)
 
 
 def _loss(module: Module, node: ast.expr) -> ast.expr | None:

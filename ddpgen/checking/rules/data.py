@@ -21,6 +21,7 @@ from ddpgen.checking.reading.guards import guarded
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.seeds import commonly_seeded
 from ddpgen.checking.reading.values import follows, mentions
+from ddpgen.checking.reading.windows import goes_backward
 from ddpgen.checking.registry import rule
 
 # How ranks get their shares of a data set.
@@ -118,6 +119,21 @@ def batch_by_rank(module: Module) -> Iterator[ast.AST]:
         size = keyword(call, "batch_size", 1)
         if size is not None and re.search(r"(?<!world_)(?<!per_)\brank\b|get_rank\(", source(size)):
             yield size
+
+
+@rule(
+    "S7",
+    "ranks make different numbers of turns here: those with fewer leave the others waiting",
+    "let all ranks make as many turns",
+)
+def turns_by_rank(module: Module) -> Iterator[ast.AST]:
+    for node in module.nodes:
+        if isinstance(node, ast.For) and matches(node.iter, r"^(range|islice|itertools\.islice)\("):
+            by_rank = re.search(
+                r"(?<!world_)(?<!per_)(?<![\w.])rank\b|get_rank\(", source(node.iter)
+            )
+            if by_rank and any(goes_backward(module, call) for call in module.calls_below(node)):
+                yield node.iter
 
 
 @rule(

@@ -36,6 +36,7 @@ def not_atomic(module: Module) -> Iterator[ast.AST]:
     for call in module.called("torch.save"):
         path = keyword(call, "f", 1)
         measured = matches(keyword(call, "obj", 0), _MEASURED)
+        path = _opened(module, path) if path is not None else None
         if path is None or measured or mentions(module, path, _TEMPORARY, 1):
             continue
         if _RENAMES.search(source(module.scope(call))) or _exports(module, call):
@@ -44,6 +45,15 @@ def not_atomic(module: Module) -> Iterator[ast.AST]:
         chosen = re.search(r"\.glob\(|listdir\(|scandir\(|iterdir\(", module.text)
         if (fixed or chosen) and (module.loop(call) or module.function(call)):
             yield call
+
+
+def _opened(module: Module, file: ast.expr) -> ast.expr:
+    """The path of a file that is open for writing: `with open(path, "wb") as file`."""
+    found = binding(module, file) if isinstance(file, ast.Name) else None
+    value = found.value if found and isinstance(found.statement, ast.withitem) else None
+    if isinstance(value, ast.Call) and matches(value.func, r"^(io\.)?open$") and value.args:
+        return value.args[0]
+    return file
 
 
 def _exports(module: Module, call: ast.Call) -> bool:

@@ -19,6 +19,7 @@ from ddpgen.checking.reading.expressions import (
 )
 from ddpgen.checking.reading.guards import guarded, without_gradients
 from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.roles import is_network
 from ddpgen.checking.reading.source import exclusive
 from ddpgen.checking.reading.values import DDP, binding, follows, is_ddp, mentions
 from ddpgen.checking.registry import WARNING, rule
@@ -67,6 +68,22 @@ def with_gradients(module: Module, node: ast.AST, depth: int = 2) -> bool:
         return False
     found = list(uses(module, function)) if depth else []
     return not found or any(with_gradients(m, use, depth - 1) for m, use in found)
+
+
+@rule(
+    "G1",
+    "a network that is made here, and that nothing else has: nobody steps the one that is trained",
+    "make the optimizer of the parameters of the model that is trained",
+)
+def optimizer_of_another(module: Module) -> Iterator[ast.AST]:
+    for call, name in module.calls:
+        given = keyword(call, "params", 0) if re.match(r"torch\.optim\.[A-Z]\w+$", name) else None
+        if isinstance(given, ast.Call) and method_name(given) == "parameters":
+            whose = receiver(given)
+            made = isinstance(whose, ast.Call) and is_network(module, whose)
+            copied = isinstance(whose, ast.Call) and matches(whose.func, "deepcopy$")
+            if (made and not matches(whose, "DistributedDataParallel|DDP\\(")) or copied:
+                yield call
 
 
 @rule(

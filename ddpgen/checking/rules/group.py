@@ -9,12 +9,15 @@ from ddpgen.checking.reading.expressions import (
     constant,
     entries,
     keyword,
+    last_part,
     matches,
+    source,
     strings,
     unpacks,
 )
+from ddpgen.checking.reading.numbers import starts
 from ddpgen.checking.reading.programs import Module
-from ddpgen.checking.reading.values import DDP
+from ddpgen.checking.reading.values import DDP, mentions
 from ddpgen.checking.reading.windows import updates
 from ddpgen.checking.registry import ERROR, STYLE, rule
 from ddpgen.checking.rules.ranks import is_collective
@@ -110,6 +113,45 @@ def fixed_port(module: Module) -> Iterator[ast.AST]:
         if re.search(r":[1-9]", "".join(strings(value))):
             yield value
     yield from _addresses(module)
+
+
+@rule(
+    "D11",
+    "the port that all ranks get is fixed: two jobs on one host collide",
+    "bind a socket to port 0 before the ranks start, and hand over the port that this gives",
+)
+def fixed_port_of_spawned(module: Module) -> Iterator[ast.AST]:
+    for other, call in module.program.called("spawn", "start_processes"):
+        given = keyword(call, "args", 1) if other is module else None
+        ports = given.elts if isinstance(given, ast.Tuple) else []
+        for value in ports:
+            number = constant(value)
+            if isinstance(number, int) and number > 1023 and module.program.says("MASTER_PORT"):
+                yield value
+
+
+@rule(
+    "D10",
+    "as many processes start here as the group does not have: those that start wait for the others",
+    "start as many processes as the world has: nprocs=world_size",
+)
+def fewer_started(module: Module) -> Iterator[ast.AST]:
+    for start in starts(module):
+        if start.module is not module:
+            continue
+        worlds = [
+            (m, world)
+            for m, call in module.program.called("init_process_group")
+            if m.function(call) is start.worker and (world := keyword(call, "world_size", 3))
+        ]
+        processes = keyword(start.call, "nprocs", 2)
+        for m, world in worlds:
+            size = last_part(source(world))
+            if processes is None and not mentions(m, world, "node", 1):
+                yield start.call
+            elif isinstance(processes, ast.BinOp) and constant(processes.right) == 1:
+                if last_part(source(processes.left)) == size:
+                    yield processes
 
 
 def _addresses(module: Module) -> Iterator[ast.AST]:

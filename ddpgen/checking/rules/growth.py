@@ -31,12 +31,12 @@ def losses_with_graphs(module: Module) -> Iterator[ast.AST]:
     yield from _kept_by_methods(module)
     for node, value in _kept(module):
         around = module.loop(node) or step_function(module, node)
-        if around and isinstance(value, ast.Name) and _has_graph(module, value):
-            if value.id in _backward(module, around):
-                yield node
-        elif isinstance(value, ast.Call) and any(
-            _gives_graph(m, f) for m, f in results(module, value)
-        ):
+        names = [name for name in _put_together(value) if around and isinstance(name, ast.Name)]
+        trained = _backward(module, around) if around and names else set[str]()
+        if any(name.id in trained and _has_graph(module, name) for name in names):
+            yield node
+        returned = results(module, value) if isinstance(value, ast.Call) and not names else ()
+        if any(_gives_graph(m, f) for m, f in returned):
             yield node
 
 
@@ -75,16 +75,38 @@ def _kept(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
         if len(call.args) == 1:
             yield call, call.args[0]
     for node in module.nodes:
-        if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
+        if isinstance(node, ast.Assign):
+            # losses = losses + loss
+            target, sides = source(node.targets[0]), operands(node.value, ast.Add)
+            if sides and source(sides[0]) == target:
+                if target not in _backward(module, module.scope(node)):
+                    yield node, sides[1]
+        elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
             # A sum that goes backward itself is a loss of several parts.
             if source(node.target) not in _backward(module, module.scope(node)):
                 yield node, (operands(node.value, ast.Mult) or [node.value])[0]
+
+
+def _put_together(value: ast.expr) -> list[ast.Name]:
+    """The names whose values are kept: of a name alone, or of `torch.stack((loss, count))`."""
+    if isinstance(value, ast.Call) and matches(value.func, r"(stack|cat|hstack)$") and value.args:
+        parts = value.args[0]
+        inner = parts.elts if isinstance(parts, ast.Tuple | ast.List) else []
+        return [part for part in inner if isinstance(part, ast.Name)]
+    return [value] if isinstance(value, ast.Name) else []
 
 
 def _backward(module: Module, around: ast.AST) -> set[str]:
     """What goes backward below a node, and the names in that."""
     values = [receiver(call) for call in module.methods("backward", below=around)]
     return {*map(source, values), *names_in(*values)}
+
+
+def _trained(module: Module, around: ast.AST) -> set[str]:
+    """The names that go backward as they are, or scaled: `scaler.scale(loss).backward()`."""
+    values = [receiver(call) for call in module.methods("backward", below=around)]
+    scaled = [v.args[0] for v in values if isinstance(v, ast.Call) and v.args]
+    return {value.id for value in (*values, *scaled) if isinstance(value, ast.Name)}
 
 
 def _gives_graph(module: Module, value: ast.expr) -> bool:
@@ -100,6 +122,8 @@ def _has_graph(module: Module, value: ast.Name, depth: int = 2) -> bool:
         return False
     calls = module.calls_below(found.value)
     if any(computes_loss(module, call) or is_ddp(module, call.func) for call in calls):
+        return True
+    if calls and value.id in _trained(module, module.scope(value)):
         return True
     sides = found.value if isinstance(found.value, ast.BinOp) and depth else None
     names = [n for n in (sides.left, sides.right) if isinstance(n, ast.Name)] if sides else []

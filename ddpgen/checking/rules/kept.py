@@ -15,12 +15,16 @@ from ddpgen.checking.reading.expressions import (
     source,
     strings,
 )
-from ddpgen.checking.reading.programs import Module, once
+from ddpgen.checking.reading.given import arguments
+from ddpgen.checking.reading.programs import Module, leads_to, once
 from ddpgen.checking.reading.values import bindings
+from ddpgen.checking.reading.windows import goes_backward
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.resume import named_by_place, places, snapshots
 
 # Ways to take over all that a file holds, whatever the names are.
+# The epoch, as the step tells.
+_FROM_STEPS = r"(step|iter|seen|samples)\w* *// *|// *\(?(len\(|\w*(steps|iters|batches)_per)"
 _TAKES_ALL = (
     r"__dict__|\.update\((torch\.load|\w*(state|ckpt|checkpoint|saved|loaded))|"
     r"\*\*\w*(state|ckpt|checkpoint)|Namespace|"
@@ -53,15 +57,28 @@ def place_not_read(module: Module) -> Iterator[ast.AST]:
         return
     read = {text for m in program.modules for text in _looked_up(m)}
     for node, text in snapshots(module):
-        if re.search(r"opt", text) and not places(node) & read and not named_by_place(module, node):
+        if not re.search(r"opt", text) or not read or named_by_place(module, node):
+            continue
+        lost = places(module, node) - read
+        epochs = {key for key in lost if re.search("epoch", key, re.IGNORECASE)}
+        if lost == places(module, node) or (epochs and not program.says(_FROM_STEPS)):
             yield node
 
 
-def _saved_epochs(module: Module) -> dict[str, str]:
-    """What the program's checkpoints say of the epoch: the source of each value by its key."""
-    saved = [snapshot for m in module.program.modules for snapshot, _ in snapshots(m)]
-    pairs = [(str(constant(key)), value) for node in saved for key, value in entries(node)]
-    return {key: source(value) for key, value in pairs if key.lower().startswith("epoch")}
+def _saved_turns(module: Module) -> dict[str, str]:
+    """What the program's checkpoints say of the epoch, or of another turn of a loop.
+
+    The source of each value, by its key.
+    Of several values that callers give, one that is more than a name.
+    """
+    found = {}
+    for m in module.program.modules:
+        for key, value in (pair for node, _ in snapshots(m) for pair in entries(node)):
+            given = [*(source(each) for _, each in arguments(m, value)), source(value)]
+            found[str(constant(key))] = max(given, key=lambda text: ("+" in text, -len(text)))
+    turns = re.compile(r"(?i)epoch.*|(?!.*(step|iter|batch))[a-z_]+")
+    counts = {key for m in module.program.modules for n, _ in snapshots(m) for key in places(m, n)}
+    return {key: text for key, text in found.items() if key in counts and turns.fullmatch(key)}
 
 
 @rule(
@@ -70,17 +87,38 @@ def _saved_epochs(module: Module) -> dict[str, str]:
     "save epoch + 1, or start at the saved epoch + 1",
 )
 def epoch_repeated(module: Module) -> Iterator[ast.AST]:
-    epochs = _saved_epochs(module)
-    if not epochs or {last_part(text) for text in epochs.values()} != {"epoch"}:
-        return
-    if module.program.says(r"\.epoch \+= 1"):  # before the save
-        return
+    over = {key: last_part(text) for key, text in _saved_turns(module).items()}
     for (_, start), found in bindings(module).items():
-        begins = re.compile(rf"range\({re.escape(start)},")
-        if re.search("start|first|begin", start) or module.program.says(begins):
-            for each in found:
-                if isinstance(each.value, ast.Subscript) and constant(each.value.slice) in epochs:
+        named = re.search("start|first|begin", start) is not None
+        for each in found if over else ():
+            key = str(constant(each.value.slice)) if isinstance(each.value, ast.Subscript) else ""
+            turn = re.escape(over.get(key, "?"))
+            begins = rf"\bfor {turn} in t?range\({re.escape(start)}, "
+            counted = module.program.says(rf"\b{turn} \+= 1")  # before the save
+            if key in over and turn.isidentifier() and not counted:
+                if (named and turn == "epoch") or module.program.says(begins):
                     yield each.statement
+
+
+@rule(
+    "K10",
+    "counted up behind the save: the file has the epoch that is over, and a resumed run repeats it",
+    "count up before the save",
+)
+def counted_behind_save(module: Module) -> Iterator[ast.AST]:
+    saved = {text for text in _saved_turns(module).values() if text.startswith("self.")}
+    for node in module.nodes:
+        loop = module.loop(node) if isinstance(node, ast.AugAssign) else None
+        if not isinstance(node, ast.AugAssign) or loop is None or source(node.target) not in saved:
+            continue
+        inside = [call for call in module.calls_below(loop) if leads_to(module, call, _saves, 2)]
+        trains = [call for call in module.calls_below(loop) if goes_backward(module, call, 3)]
+        if inside and trains and all(call.lineno < node.lineno for call in (*inside, *trains)):
+            yield node
+
+
+def _saves(module: Module, call: ast.Call) -> bool | None:
+    return module.name(call.func) == "torch.save" or None
 
 
 @rule(
@@ -89,7 +127,8 @@ def epoch_repeated(module: Module) -> Iterator[ast.AST]:
     "save epoch + 1, or start at the saved epoch + 1",
 )
 def epoch_left_out(module: Module) -> Iterator[ast.AST]:
-    epochs = _saved_epochs(module)
+    epochs = _saved_turns(module)
+    epochs = {key: text for key, text in epochs.items() if key.lower().startswith("epoch")}
     if epochs and all(re.fullmatch(r"([\w.]+\.)?epoch \+ 1", text) for text in epochs.values()):
         for (_, start), found in bindings(module).items():
             for each in found if re.search("epoch|start|first|begin", start) else ():

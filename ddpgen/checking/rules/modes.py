@@ -8,19 +8,22 @@ from ddpgen.checking.reading.callers import uses
 from ddpgen.checking.reading.expressions import Function, matches, receiver, source
 from ddpgen.checking.reading.guards import without_gradients
 from ddpgen.checking.reading.programs import Module, once
+from ddpgen.checking.reading.roles import MODEL, is_network
 from ddpgen.checking.reading.values import is_ddp
 from ddpgen.checking.reading.windows import goes_backward
 from ddpgen.checking.registry import WARNING, rule
 from ddpgen.checking.rules.output import in_training
 
 # Layers that do something else in training.
-_DEPENDS = r"[Dd]ropout|BatchNorm|batch_norm|models\.\w+\(|from_pretrained|create_model"
+_DEPENDS = (
+    r"[Dd]ropout|BatchNorm|batch_norm|models\.\w+\(|from_pretrained|create_model|"
+    r"\bTransformer(En|De)coderLayer\(|\bTransformer\("  # which drop out a tenth by default
+)
 _VALUE = r"\w*(training|train|mode|flag)\w*"
 _EVALUATES = rf"\.eval\(|\beval\(\)|\.train\((mode=)?(False|{_VALUE})\)|\.training\b"
 _TRAINS = rf"\.train\((mode=)?(True|{_VALUE})?\)|\.training\b"
 _NEEDS_GRADIENTS = r"set_grad_enabled|autograd\.grad|enable_grad|requires_grad_\(True|attack"
 _LOADER = r"load|val|test|eval|data|batch"
-_MODEL = r"^(\w+\.)*(ddp_)?(model|net|network)(\.module)?$"
 
 
 @rule(
@@ -76,7 +79,7 @@ def _gradients_off(module: Module, node: ast.AST, depth: int = 3) -> bool:
 def trains_in_evaluation_mode(module: Module) -> Iterator[ast.AST]:
     if not module.program.says(_DEPENDS):
         return
-    found = [call for call in module.methods("eval") if _is_model(module, receiver(call))]
+    found = [call for call in module.methods("eval") if is_network(module, receiver(call))]
     if any(_on_purpose(module, call) for call in found):
         return
     for call in found:
@@ -114,14 +117,15 @@ def _on_purpose(module: Module, call: ast.Call) -> bool:
 
 
 def _is_model(module: Module, node: ast.expr) -> bool:
-    return is_ddp(module, node) or matches(node, _MODEL)
+    """Whether a network is meant that is trained: other ones may have no gradients at all."""
+    return is_ddp(module, node) or matches(node, MODEL)
 
 
 def _runs_model(module: Module, call: ast.Call) -> bool:
     """Whether a call is one of the model, or of a function of the program that gets the model."""
-    if _is_model(module, call.func):
+    if is_network(module, call.func):
         return True
-    given = any(_is_model(module, argument) for argument in call.args[:1])
+    given = any(is_network(module, argument) for argument in call.args[:1])
     return given and bool(module.callees(call))
 
 

@@ -13,6 +13,7 @@ from ddpgen.checking.reading.expressions import (
     receiver,
     source,
 )
+from ddpgen.checking.reading.given import arguments
 from ddpgen.checking.reading.guards import conditional, guarded, in_lambda
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import binding, mentions
@@ -130,7 +131,7 @@ def share_returned(module: Module) -> Iterator[ast.AST]:
             for node in module.below(function):
                 looped = looped or isinstance(node, ast.For)
                 if looped and isinstance(node, ast.Return) and node.value:
-                    if mentions(module, node.value, r" / ", 1):
+                    if mentions(module, node.value, r" / |\.item\(\)|\.mean\(|\.compute\(", 1):
                         yield node
 
 
@@ -178,15 +179,38 @@ def sum_shown(module: Module) -> Iterator[ast.AST]:
         if not _is_about_loss(module, value):
             continue
         scope, found = module.scope(call), binding(module, value)
+        given = next((v for _, v in arguments(module, value)), None)
         divides = rf"{divided(value.id)}|reduction='sum'|\b{value.id} \+?= .*\.sum\("
         averages = op is not None and not matches(op, "SUM$")
-        if found is None or matches(found.value, "/") or matches(scope, divides) or averages:
+        made = found.value if found else given
+        shared = matches(made, "/") if found else matches(made, r"world|ranks|get_world_size")
+        if made is None or shared or matches(scope, divides) or averages:
             continue
         for inner in module.calls_below(scope):
             if inner.lineno > call.lineno and _SHOWS.fullmatch(source(inner.func)):
                 if module.reads(value.id, inner):
                     yield inner
                     break
+
+
+@rule(
+    "O2",
+    "called a mean, and the sum of all ranks: it grows with their number",
+    "divide by dist.get_world_size(), or reduce with op=dist.ReduceOp.AVG",
+)
+def sum_called_mean(module: Module) -> Iterator[ast.AST]:
+    for call in module.called("torch.distributed.all_reduce"):
+        value, op, function = (
+            keyword(call, "tensor", 0),
+            keyword(call, "op", 1),
+            module.function(call),
+        )
+        averages = op is not None and not matches(op, "SUM$")
+        if function is None or averages or keyword(call, "group", 2) or value is None:
+            continue
+        if re.search(r"(^|_)(mean|avg|average)(d|_|$)", function.name):
+            if not matches(function, r" /=? |\.div_?\(|\.mul_\(|true_divide|\.mean\("):
+                yield call
 
 
 def _is_about_loss(module: Module, value: ast.Name) -> bool:

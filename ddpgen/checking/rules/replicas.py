@@ -17,9 +17,9 @@ from ddpgen.checking.reading.expressions import (
 )
 from ddpgen.checking.reading.guards import zero_guard
 from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.roles import is_schedule
 from ddpgen.checking.reading.seeds import commonly_seeded, seeded_by_rank
 from ddpgen.checking.reading.values import DDP, bindings, follows
-from ddpgen.checking.reading.windows import SCHEDULER
 from ddpgen.checking.registry import ERROR, WARNING, rule
 from ddpgen.checking.rules.gradients import parameter_of_ddp, part_of_ddp
 from ddpgen.checking.rules.output import all_data_shared
@@ -174,6 +174,9 @@ def settings_by_rank(module: Module) -> Iterator[ast.AST]:
         if re.match(r"torch\.optim\.[A-Z]\w+$", name):
             given = [*call.args[1:], *(setting.value for setting in call.keywords)]
             yield from (value for value in given if re.search(_OWN_RANK, source(value)))
+    for node, target in module.assignments(ast.Subscript):
+        if constant(target.slice) == "lr" and re.search(_OWN_RANK, source(node.value)):
+            yield node.value
 
 
 @rule(
@@ -183,7 +186,7 @@ def settings_by_rank(module: Module) -> Iterator[ast.AST]:
 )
 def schedule_on_one_rank(module: Module) -> Iterator[ast.AST]:
     for call in module.methods("step"):
-        of_rates = matches(receiver(call), SCHEDULER) and len(call.args) < 2  # of noise: three
+        of_rates = is_schedule(module, receiver(call)) and len(call.args) < 2  # of noise: three
         if of_rates and zero_guard(module, call) is not None:
             yield call
 

@@ -11,10 +11,12 @@ from ddpgen.checking.reading.expressions import (
     keyword,
     last_part,
     matches,
+    operands,
     receiver,
     source,
 )
 from ddpgen.checking.reading.programs import Module, once
+from ddpgen.checking.reading.roles import is_made_of
 from ddpgen.checking.reading.values import mentions
 from ddpgen.checking.registry import WARNING, rule
 from ddpgen.checking.rules.checkpoint import loads, saves
@@ -59,13 +61,13 @@ def _is_weights(module: Module, key: ast.expr | None, value: ast.expr) -> bool:
 @once
 def snapshots(module: Module) -> list[tuple[ast.Dict, str]]:
     """Dictionaries with the state of a run: of more than weights; and their whole text."""
-    return [(node, text) for node, text in _with_weights(module) if places(node)]
+    return [(node, text) for node, text in _with_weights(module) if places(module, node)]
 
 
-def places(node: ast.Dict) -> set[str]:
+def places(module: Module, node: ast.Dict) -> set[str]:
     """The keys under which a dictionary has the place in a training."""
-    keys = {str(constant(key)) for key in node.keys}
-    return {key for key in keys if _KEYS.fullmatch(key.lower())}
+    found = [(str(constant(key)), value) for key, value in entries(node)]
+    return {k for k, value in found if _KEYS.fullmatch(k.lower()) or _is_counter(module, value)}
 
 
 def _added_later(module: Module, node: ast.Dict) -> str:
@@ -79,18 +81,22 @@ def _added_later(module: Module, node: ast.Dict) -> str:
 
 
 def _saved_without(
-    module: Module, used: str, saved: str, unless: str = "(?!)"
+    module: Module, used: str, saved: str, made: str, unless: str = "(?!)"
 ) -> Iterator[ast.AST]:
     """Snapshots of a program that uses something, but does not save it, nor follows it anew."""
     if module.program.says(used) and not module.program.says(unless):
-        yield from (node for node, text in snapshots(module) if not re.search(saved, text))
+        for node, text in snapshots(module):
+            calls = [value for _, value in entries(node) if isinstance(value, ast.Call)]
+            kept = any(is_made_of(module, receiver(call), made) for call in calls)
+            if not kept and not re.search(saved, text):
+                yield node
 
 
 rule(
     "K3",
     "the optimizer's state is missing: a resumed run starts with empty moments",
     "save optimizer.state_dict() too",
-)(partial(_saved_without, used="optim", saved="opt"))
+)(partial(_saved_without, used="optim", saved="opt", made=r"\boptim\.(?!lr_sched)\w+$"))
 
 rule(
     "K3",
@@ -101,6 +107,7 @@ rule(
         _saved_without,
         used=r"lr_scheduler\.|get_\w+_schedule",
         saved="sched",
+        made=r"lr_scheduler\.\w|get_\w+_schedule",
         unless=r"last_epoch\s*=\s*(?!-|None)",  # it is built anew, at the epoch that was saved
     )
 )
@@ -109,7 +116,7 @@ rule(
     "G9",
     "the scaler's state is missing: a resumed run searches its scale anew and skips steps",
     "save and restore scaler.state_dict() too",
-)(partial(_saved_without, used="GradScaler", saved=r"scaler|(?<![a-z])amp"))
+)(partial(_saved_without, used="GradScaler", saved=r"scaler|(?<![a-z])amp", made="GradScaler"))
 
 
 rule(
@@ -121,6 +128,7 @@ rule(
         _saved_without,
         used=r"\bclass \w*(EMA|Ema|Averag(e|er|ing))\b|\bAveragedModel\(|\b(model_)?ema\.update",
         saved=r"(?i)ema|averag|swa|shadow",
+        made=r"(?i)ema|averag",
         unless=r"(?i)(ema|averag|swa)\w*(\.\w+)*\.state_dict\(",
     )
 )
@@ -137,8 +145,49 @@ def place_missing(module: Module) -> Iterator[ast.AST]:
             moments = re.search(r"\b(\w*optim\w*|opt)\.state_dict\(", text)
             schedule = module.program.says(_BY_SCHEDULE) and "sched" in text
             counted = schedule or re.search(rf"{COUNTED}|progress|trained|seen", text)
-            if moments and not counted and not named_by_place(module, node):
+            numbered = any(_is_counter(module, value) for _, value in entries(node))
+            if moments and not (counted or numbered or named_by_place(module, node)):
                 yield node
+
+
+def _is_counter(module: Module, value: ast.expr) -> bool:
+    """Whether a number counts the turns of a loop, whatever its name is."""
+    name = re.escape(last_part(source((operands(value, ast.Add) or [value])[0])))
+    turns = rf"\bfor {name} in t?r?(range|count|enumerate)\(|\b{name} \+= "
+    return bool(name) and module.program.says(turns)
+
+
+@rule(
+    "K3",
+    "the best result so far is missing: a resumed run takes its first result for the best",
+    "save the best result, too, and go on from that",
+    severity=WARNING,
+)
+def best_missing(module: Module) -> Iterator[ast.AST]:
+    program = module.program
+    compared = r"(?i)\bbest\w* = (max|min)\(|\bif .*[<>]=? (self\.)?best\w*\b"
+    kept = r"(?i)\bbest[\w-]*\.(pth?|ckpt|tar|safetensors)\b|\bbest_(model|path|checkpoint|file)\b"
+    if program.says(compared) and program.says(kept):
+        for node, text in snapshots(module):
+            if re.search("opt", text) and "best" not in text.lower():
+                yield node
+
+
+@rule(
+    "K3",
+    "nothing calls this: a run that is started again begins anew, whatever was saved",
+    "call it before the training begins",
+    severity=WARNING,
+)
+def never_restored(module: Module) -> Iterator[ast.AST]:
+    for function in module.all_functions:
+        takes = module.methods("load_state_dict", below=function)
+        moments = any(matches(receiver(c), r"\b(\w*optim\w*|opt)$") for c in takes)
+        if moments and any(call in module.calls_below(function) for call in loads(module)):
+            public = function.name.startswith("__") or function.decorator_list
+            named = module.program.references(function.name)
+            if not public and not named and module.program.calls("backward"):
+                yield function
 
 
 @rule(

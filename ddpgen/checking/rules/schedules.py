@@ -14,8 +14,9 @@ from ddpgen.checking.reading.expressions import (
     source,
 )
 from ddpgen.checking.reading.programs import Module
+from ddpgen.checking.reading.roles import is_schedule
 from ddpgen.checking.reading.values import binding, follows, mentions, results, stands_for
-from ddpgen.checking.reading.windows import SCHEDULER, Window, backwards, is_update, windows
+from ddpgen.checking.reading.windows import Window, backwards, is_update, windows
 from ddpgen.checking.registry import WARNING, rule
 
 # The arguments that say after how many steps a schedule ends, and their places.
@@ -38,7 +39,7 @@ def _advanced(module: Module) -> Iterator[tuple[ast.Call, ast.For | ast.While, a
     """Calls that advance a schedule by one, the loop around each, and the schedule's length."""
     for call in module.methods("step"):
         loop = module.loop(call)
-        if loop and not call.args and matches(receiver(call), SCHEDULER):
+        if loop and not call.args and is_schedule(module, receiver(call)):
             for length in _lengths(module, receiver(call)):
                 yield call, loop, length
 
@@ -47,12 +48,24 @@ def _lengths(module: Module, node: ast.expr, depth: int = 4) -> list[ast.expr]:
     """The arguments that say how long a schedule is; none where it is made elsewhere."""
     if not isinstance(node, ast.Call):
         found = stands_for(module, node)
+    elif last_part(module.name(node.func)) == "LambdaLR":
+        return _outer_numbers(module, keyword(node, "lr_lambda", 1))
     elif known := _LENGTHS.get(last_part(module.name(node.func))):
         given = (keyword(node, name, place) for name, place in known)
         return [value for value in given if value is not None]
     else:
         found = results(module, node)
     return [n for m, v in found if m is module and depth for n in _lengths(m, v, depth - 1)]
+
+
+def _outer_numbers(module: Module, factor: ast.expr | None) -> list[ast.expr]:
+    """The numbers from outside that a function of the step uses, such as the number of steps."""
+    inside: list[ast.AST] = [factor] if isinstance(factor, ast.Lambda) else []
+    if isinstance(factor, ast.Name):
+        inside += module.functions.get(factor.id, [])
+    names = [n for node in inside for n in module.below(node) if isinstance(n, ast.Name)]
+    found = [(name, binding(module, name)) for name in names if isinstance(name.ctx, ast.Load)]
+    return [n for n, b in found if b and isinstance(b.value, ast.BinOp | ast.Call)]
 
 
 def _goes_over_epochs(loop: ast.For | ast.While) -> bool:
@@ -114,7 +127,7 @@ def _is_epochs(_: Module, node: ast.expr) -> bool | None:
 def windows_of_micro_batches(module: Module) -> Iterator[ast.AST]:
     for window in windows(module):
         for call in module.methods("step"):
-            if not matches(receiver(call), SCHEDULER) or not _per_window(module, call, window):
+            if not is_schedule(module, receiver(call)) or not _per_window(module, call, window):
                 continue
             for length in _lengths(module, receiver(call)):
                 whole = mentions(module, length, _BATCHES)

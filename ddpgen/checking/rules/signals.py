@@ -12,6 +12,7 @@ from ddpgen.checking.reading.expressions import (
     keyword,
     last_part,
     matches,
+    receiver,
     source,
 )
 from ddpgen.checking.reading.programs import Module, leads_to
@@ -99,7 +100,11 @@ def flag_of_all_ranks(module: Module) -> Iterator[ast.AST]:
     own = rf"\b({'|'.join(map(re.escape, flags))})\b"
     for call in module.called("torch.distributed.all_reduce") if flags else ():
         value, op = keyword(call, "tensor", 0), keyword(call, "op", 1)
-        if value is not None and matches(op, r"\bMIN$") and mentions(module, value, own, 2):
+        if value is None or not matches(op, r"\bMIN$"):
+            continue
+        filled = module.methods("fill_", "copy_", "add_", below=module.scope(call))
+        given = [arg for c in filled if source(receiver(c)) == source(value) for arg in c.args]
+        if any(mentions(module, each, own, 2) for each in (value, *given)):
             yield call
 
 

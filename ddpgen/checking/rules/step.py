@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from ddpgen.checking.reading.callers import uses
 from ddpgen.checking.reading.expressions import keyword, matches, receiver, source
 from ddpgen.checking.reading.programs import Module, once
+from ddpgen.checking.reading.roles import is_schedule
 from ddpgen.checking.reading.source import exclusive
 from ddpgen.checking.reading.values import binding
-from ddpgen.checking.reading.windows import OPTIMIZER, SCHEDULER, backwards, is_update
+from ddpgen.checking.reading.windows import OPTIMIZER, backwards, is_update
 from ddpgen.checking.registry import WARNING, rule
 from ddpgen.checking.rules.precision import scalers
 
@@ -176,6 +177,24 @@ def exhausted(module: Module) -> Iterator[ast.AST]:
 
 @rule(
     "G8",
+    "the schedule advances before the update: the first rate is never used",
+    "step the scheduler behind optimizer.step()",
+)
+def scheduled_before_update(module: Module) -> Iterator[ast.AST]:
+    for call in module.methods("step"):
+        if call.args or not is_schedule(module, receiver(call)):
+            continue
+        statement = module.statement(call)
+        block = module.parents[statement]
+        backward = [c for c in module.methods("backward", below=block) if c.lineno < call.lineno]
+        steps = [c for c in module.methods("step", below=block) if is_update(c)]
+        same = [c for c in steps if module.parents[module.statement(c)] is block]
+        if backward and same and all(c.lineno > call.lineno for c in steps):
+            yield call
+
+
+@rule(
+    "G8",
     "the schedule advances although the scaler may have skipped the step",
     "step the scheduler only if scaler.get_scale() has not become smaller",
     severity=WARNING,
@@ -189,5 +208,5 @@ def scheduled_after_skip(module: Module) -> Iterator[ast.AST]:
             block = module.parents[module.statement(step)]
             for call in module.methods("step", below=block):
                 same = module.parents[module.statement(call)] is block
-                if same and matches(call.func, SCHEDULER):
+                if same and is_schedule(module, receiver(call)):
                     yield call

@@ -202,7 +202,9 @@ def same_seed_in_workers(module: Module) -> Iterator[ast.AST]:
 def same_seed_on_ranks(module: Module) -> Iterator[ast.AST]:
     if module.program.says(WRAPPED):
         for call, worker in _seeds_of_workers(module):
-            if names_in(call.args[0]) == {worker}:
+            seed = call.args[0]
+            found = binding(module, seed) if isinstance(seed, ast.Name) else None
+            if names_in(found.value if found else seed) == {worker}:
                 yield call
 
 
