@@ -44,6 +44,19 @@ def backwards(module: Module, node: ast.AST) -> Iterator[ast.Call]:
     return (call for call in module.calls_below(node) if goes_backward(module, call, 1))
 
 
+def gone_backward(module: Module, around: ast.AST) -> set[str]:
+    """The names of losses that go backward below a node: `loss`, `scale(loss)`, `(loss / n)`."""
+    found = set()
+    for call in module.methods("backward", below=around):
+        value = receiver(call)
+        if isinstance(value, ast.Call) and value.args:
+            value = value.args[0]
+        while isinstance(value, ast.BinOp):
+            value = value.left
+        found |= {value.id} if isinstance(value, ast.Name) else set()
+    return found
+
+
 def windows(module: Module) -> Iterator[Window]:
     """Loops that accumulate gradients."""
     for backward in backwards(module, module.tree):

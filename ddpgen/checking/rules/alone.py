@@ -13,6 +13,7 @@ from ddpgen.checking.reading.expressions import (
     source,
     stored_in,
 )
+from ddpgen.checking.reading.guards import zero_guard
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.seeds import LIBRARIES, commonly_seeded, seeded_by_rank
 from ddpgen.checking.reading.values import binding, bindings, is_ddp, mentions
@@ -193,7 +194,8 @@ def _compares_loss(module: Module, node: ast.If) -> bool:
             found = _loss(module, side)
             if found and around and found.lineno > around.lineno and not shares(module, found):
                 return True
-            if around and _from_forward(module, side, around):
+            alone = zero_guard(module, node.body[0]) is not None  # another row's mistake
+            if around and not alone and _from_forward(module, side, around):
                 return True
     return False
 

@@ -22,6 +22,8 @@ from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.output import divided
 
 _OF_ALL = r"world|ranks|replicas|gpus|process|size\(|reduce|gather|global|total_|all_"
+# Metrics that no sum over samples gives.
+_RATIOS = r"(^|_)(m?iou|jaccard|f1|au(ro)?c|roc_auc|dice|bleu|rouge|perplexity|ppl)(_score|_mean|$)"
 _MEANS = r"(^|\.)(mean|average|nanmean)$"
 
 
@@ -37,6 +39,32 @@ def mean_of_means(module: Module) -> Iterator[ast.AST]:
         if found and any(_of_batches(module, call, name) for name in _averaged(found.value)):
             if not mentions(module, call, r"\bMAX\b|\bMIN\b"):
                 yield call
+
+
+@rule(
+    "G6",
+    "each rank's own ratio, and a mean of such ratios is not the ratio of all samples",
+    "reduce what the ratio is made of over all ranks, and compute the ratio behind that",
+)
+def mean_of_ratios(module: Module) -> Iterator[ast.AST]:
+    for call in module.called("torch.distributed.all_reduce"):
+        value, op = keyword(call, "tensor", 0), keyword(call, "op", 1)
+        found = binding(module, value) if isinstance(value, ast.Name) else None
+        made = found.value if found else value
+        if made is None or (op is not None and matches(op, r"\b(MAX|MIN)$")):
+            continue
+        names = {value.id if isinstance(value, ast.Name) else "", *map(_called, calls_in(made))}
+        if any(re.search(_RATIOS, name, re.IGNORECASE) for name in names):
+            yield call
+
+
+def calls_in(node: ast.expr) -> list[ast.Call]:
+    """All calls within an expression."""
+    return [inner for inner in ast.walk(node) if isinstance(inner, ast.Call)]
+
+
+def _called(call: ast.Call) -> str:
+    return source(call.func).rpartition(".")[2]
 
 
 @rule(

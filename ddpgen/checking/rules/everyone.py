@@ -1,14 +1,24 @@
-"""K1: changes of files that succeed once, and that every rank makes."""
+"""K1, O1: what every rank does to the same files, where one rank is enough."""
 
 import ast
+import re
 from collections.abc import Iterator
 
 from ddpgen.checking.reading.callers import on_ranks
-from ddpgen.checking.reading.expressions import constant, keyword, method_name, receiver, source
+from ddpgen.checking.reading.expressions import (
+    constant,
+    keyword,
+    method_name,
+    names_in,
+    receiver,
+    source,
+    stored_in,
+)
 from ddpgen.checking.reading.guards import guarded
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import mentions
-from ddpgen.checking.registry import rule
+from ddpgen.checking.registry import WARNING, rule
+from ddpgen.checking.rules.output import in_training
 
 _BY_NAME = ("os.symlink", "os.rename", "os.replace", "shutil.move")
 _REMOVES = ("os.remove", "os.unlink", "os.rmdir", "shutil.rmtree")
@@ -31,6 +41,35 @@ def done_by_every_rank(module: Module) -> Iterator[ast.AST]:
         if not mentions(module, path, _OWN) and on_ranks(module, call):
             if not guarded(module, call):
                 yield call
+
+
+@rule(
+    "O1",
+    "every rank writes into this file: each line comes as often as there are ranks",
+    "let rank 0 write",
+    severity=WARNING,
+)
+def written_by_every_rank(module: Module) -> Iterator[ast.AST]:
+    if not module.program.calls("init_process_group"):
+        return
+    for call in module.called("open"):
+        mode = str(constant(keyword(call, "mode", 1)))
+        if not re.fullmatch("[aw]t?", mode) or not call.args or guarded(module, call):
+            continue
+        if not mentions(module, call.args[0], _OWN) and on_ranks(module, call):
+            writes = module.methods("write", "writerow", "writelines")
+            if any(_writes_to(module, inner, call) for inner in writes):
+                yield call
+
+
+def _writes_to(module: Module, write: ast.Call, opened: ast.Call) -> bool:
+    """Whether a call writes a line of the training to a file."""
+    statement = module.statement(opened)
+    names = stored_in(*getattr(statement, "targets", []))
+    if isinstance(statement, ast.With):
+        names = {n for i in statement.items if i.optional_vars for n in names_in(i.optional_vars)}
+    inside = module.scope(write) is module.scope(opened) and bool(names & names_in(write.func))
+    return inside and in_training(module, write, 0)
 
 
 def _succeeds_once(call: ast.Call, name: str) -> bool:

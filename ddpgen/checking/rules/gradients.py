@@ -185,6 +185,28 @@ def rate_of_one_rank(module: Module) -> Iterator[ast.AST]:
     yield from _share_for_whole(module, r"(global|total)_batch")
 
 
+@rule(
+    "G13",
+    "the learning rate is multiplied by the number of ranks more than once",
+    "multiply by the number of ranks once, or by its square root",
+)
+def rate_by_ranks_twice(module: Module) -> Iterator[ast.AST]:
+    for node in module.nodes:
+        if not isinstance(node, ast.BinOp) or isinstance(module.parents[node], ast.BinOp):
+            continue
+        factors = _factors(node)
+        ranks = [f for f in factors if matches(f, r"^[\w.]*(world(_size)?|get_world_size\(\))$")]
+        if len(ranks) > 1 or any(matches(f, r"world\w*(\(\))? \*\* 2") for f in factors):
+            if any(matches(f, r"\b(\w+_)?(lr|rate)\b|learning_rate") for f in factors):
+                yield node
+
+
+def _factors(node: ast.expr) -> list[ast.expr]:
+    """What is multiplied, however many factors there are."""
+    sides = operands(node, ast.Mult)
+    return [inner for side in sides for inner in _factors(side)] if sides else [node]
+
+
 def _share_for_whole(module: Module, pattern: str) -> Iterator[ast.expr]:
     """What one rank has, given for a parameter that stands for all ranks."""
     for call, _ in module.calls:

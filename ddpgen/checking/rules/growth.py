@@ -15,6 +15,7 @@ from ddpgen.checking.reading.expressions import (
 )
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import binding, is_ddp, results
+from ddpgen.checking.reading.windows import gone_backward
 from ddpgen.checking.registry import rule
 from ddpgen.checking.rules.waits import step_function
 
@@ -102,13 +103,6 @@ def _backward(module: Module, around: ast.AST) -> set[str]:
     return {*map(source, values), *names_in(*values)}
 
 
-def _trained(module: Module, around: ast.AST) -> set[str]:
-    """The names that go backward as they are, or scaled: `scaler.scale(loss).backward()`."""
-    values = [receiver(call) for call in module.methods("backward", below=around)]
-    scaled = [v.args[0] for v in values if isinstance(v, ast.Call) and v.args]
-    return {value.id for value in (*values, *scaled) if isinstance(value, ast.Name)}
-
-
 def _gives_graph(module: Module, value: ast.expr) -> bool:
     """Whether a function returns the loss that it goes backward from, as it is."""
     trained = _backward(module, module.scope(value))
@@ -123,7 +117,7 @@ def _has_graph(module: Module, value: ast.Name, depth: int = 2) -> bool:
     calls = module.calls_below(found.value)
     if any(computes_loss(module, call) or is_ddp(module, call.func) for call in calls):
         return True
-    if calls and value.id in _trained(module, module.scope(value)):
+    if calls and value.id in gone_backward(module, module.scope(value)):
         return True
     sides = found.value if isinstance(found.value, ast.BinOp) and depth else None
     names = [n for n in (sides.left, sides.right) if isinstance(n, ast.Name)] if sides else []

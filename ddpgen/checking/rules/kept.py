@@ -9,6 +9,7 @@ from ddpgen.checking.reading.expressions import (
     constant,
     entries,
     last_part,
+    matches,
     method_name,
     operands,
     receiver,
@@ -19,7 +20,8 @@ from ddpgen.checking.reading.given import arguments
 from ddpgen.checking.reading.programs import Module, leads_to, once
 from ddpgen.checking.reading.values import bindings
 from ddpgen.checking.reading.windows import goes_backward
-from ddpgen.checking.registry import rule
+from ddpgen.checking.registry import WARNING, rule
+from ddpgen.checking.rules.checkpoint import loads
 from ddpgen.checking.rules.resume import named_by_place, places, snapshots
 
 # Ways to take over all that a file holds, whatever the names are.
@@ -27,7 +29,7 @@ from ddpgen.checking.rules.resume import named_by_place, places, snapshots
 _FROM_STEPS = r"(step|iter|seen|samples)\w* *// *|// *\(?(len\(|\w*(steps|iters|batches)_per)"
 _TAKES_ALL = (
     r"__dict__|\.update\((torch\.load|\w*(state|ckpt|checkpoint|saved|loaded))|"
-    r"\*\*\w*(state|ckpt|checkpoint)|Namespace|"
+    r"\*\*\w*(state|ckpt|checkpoint)|Namespace\(|"
     r"(state|ckpt|checkpoint|saved|loaded)\w*\.(\w+_)?(epoch|step|iter|iteration)s?\b"
 )
 
@@ -63,6 +65,39 @@ def place_not_read(module: Module) -> Iterator[ast.AST]:
         epochs = {key for key in lost if re.search("epoch", key, re.IGNORECASE)}
         if lost == places(module, node) or (epochs and not program.says(_FROM_STEPS)):
             yield node
+
+
+@rule(
+    "K3",
+    "the best result so far is missing: a resumed run takes its first result for the best",
+    "save the best result, too, and go on from that",
+    severity=WARNING,
+)
+def best_missing(module: Module) -> Iterator[ast.AST]:
+    program = module.program
+    compared = r"(?i)\bbest\w* = (max|min)\(|\bif .*[<>]=? (self\.)?best\w*\b"
+    kept = r"(?i)\bbest[\w-]*\.(pth?|ckpt|tar|safetensors)\b|\bbest_(model|path|checkpoint|file)\b"
+    if program.says(compared) and program.says(kept):
+        for node, text in snapshots(module):
+            if re.search("opt", text) and "best" not in text.lower():
+                yield node
+
+
+@rule(
+    "K3",
+    "nothing calls this: a run that is started again begins anew, whatever was saved",
+    "call it before the training begins",
+    severity=WARNING,
+)
+def never_restored(module: Module) -> Iterator[ast.AST]:
+    for function in module.all_functions:
+        takes = module.methods("load_state_dict", below=function)
+        moments = any(matches(receiver(c), r"\b(\w*optim\w*|opt)$") for c in takes)
+        if moments and any(call in module.calls_below(function) for call in loads(module)):
+            public = function.name.startswith("__") or function.decorator_list
+            named = module.program.references(function.name)
+            if not public and not named and module.program.calls("backward"):
+                yield function
 
 
 def _saved_turns(module: Module) -> dict[str, str]:

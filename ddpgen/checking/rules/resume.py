@@ -159,39 +159,6 @@ def _is_counter(module: Module, value: ast.expr) -> bool:
 
 @rule(
     "K3",
-    "the best result so far is missing: a resumed run takes its first result for the best",
-    "save the best result, too, and go on from that",
-    severity=WARNING,
-)
-def best_missing(module: Module) -> Iterator[ast.AST]:
-    program = module.program
-    compared = r"(?i)\bbest\w* = (max|min)\(|\bif .*[<>]=? (self\.)?best\w*\b"
-    kept = r"(?i)\bbest[\w-]*\.(pth?|ckpt|tar|safetensors)\b|\bbest_(model|path|checkpoint|file)\b"
-    if program.says(compared) and program.says(kept):
-        for node, text in snapshots(module):
-            if re.search("opt", text) and "best" not in text.lower():
-                yield node
-
-
-@rule(
-    "K3",
-    "nothing calls this: a run that is started again begins anew, whatever was saved",
-    "call it before the training begins",
-    severity=WARNING,
-)
-def never_restored(module: Module) -> Iterator[ast.AST]:
-    for function in module.all_functions:
-        takes = module.methods("load_state_dict", below=function)
-        moments = any(matches(receiver(c), r"\b(\w*optim\w*|opt)$") for c in takes)
-        if moments and any(call in module.calls_below(function) for call in loads(module)):
-            public = function.name.startswith("__") or function.decorator_list
-            named = module.program.references(function.name)
-            if not public and not named and module.program.calls("backward"):
-                yield function
-
-
-@rule(
-    "K3",
     "the weights alone are saved where the run goes on from: it starts with empty moments",
     "save the optimizer's state and the place, too, and read them",
     severity=WARNING,
