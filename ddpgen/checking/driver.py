@@ -9,7 +9,7 @@ from ddpgen.checking import discovery, rules, suppressions
 from ddpgen.checking.discovery import Selection
 from ddpgen.checking.findings import Finding, Report
 from ddpgen.checking.progress import shown
-from ddpgen.checking.reading import beside, grouping, notebooks
+from ddpgen.checking.reading import beside, grouping, notebooks, renaming
 from ddpgen.checking.reading.callers import tried_out
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.projects import ProjectFile, project_files
@@ -45,8 +45,7 @@ def check(paths: Sequence[Path], settings: Settings | None = None) -> Report:
     report = Report()
     selection = discovery.select(paths, settings.excluded)
     modules, scripts = _read(selection, report)
-    named = [m for m in modules if selection.files[m.file]]
-    grouping.group([*modules, *beside.needed(named, modules)])
+    modules = _grouped(modules, selection)
     _notes(modules, selection, report)
     found: dict[Path, Found] = {}
     for module in shown(modules, "checked"):
@@ -64,6 +63,16 @@ def check(paths: Sequence[Path], settings: Settings | None = None) -> Report:
         report.findings += [finding for finding in left if settings.reports(finding)]
     report.findings = sorted(set(report.findings))
     return report
+
+
+def _grouped(modules: list[Module], selection: Selection) -> list[Module]:
+    """The modules with usual names, and the program of each."""
+    named = [m for m in modules if selection.files[m.file]]
+    together = [*modules, *beside.needed(named, modules)]
+    grouping.group(together)
+    if (usual := renaming.renamed(together)) != together:
+        grouping.group(usual)
+    return usual[: len(modules)]
 
 
 def _read(selection: Selection, report: Report) -> tuple[list[Module], list[Script]]:
@@ -118,7 +127,7 @@ def _project_texts(
     """The Python files of a project, tests too, as they were named, and their texts."""
     for path in discovery.python_files(root, paths):
         if module := known.get(path):
-            yield module.path, module.text
+            yield module.path, "\n".join(module.lines)
             continue
         try:
             yield discovery.as_named(path, paths), path.read_text(encoding="utf-8-sig")

@@ -3,7 +3,7 @@
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -43,8 +43,8 @@ class Module(Source):
     needs: "frozenset[Module]"
     library: bool
 
-    def __init__(self, path: Path, text: str) -> None:
-        super().__init__(path, text)
+    def __init__(self, path: Path, text: str, names: Mapping[str, str] | None = None) -> None:
+        super().__init__(path, text, names)
         self.file = path
         self.answers: dict[object, Any] = {}
 

@@ -6,13 +6,13 @@ import re
 import tokenize
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
 from ddpgen.checking.reading.expressions import Function, last_part, method_name
-from ddpgen.checking.reading.syntax import parsed
+from ddpgen.checking.reading.syntax import parsed, renamed
 
 T = TypeVar("T", bound=ast.expr)
 
@@ -20,11 +20,14 @@ T = TypeVar("T", bound=ast.expr)
 class Source:
     """One Python file by itself: its syntax tree, and the names of things in it."""
 
-    def __init__(self, path: Path, text: str) -> None:
+    def __init__(self, path: Path, text: str, names: Mapping[str, str] | None = None) -> None:
         self.path = path
-        self.text = text
         self.lines = text.split("\n")
-        self.tree, self.nodes, self.parents, self._first, self._size = parsed(path, text)
+        tree = parsed(path, text)
+        if names:
+            tree, text = renamed(parsed.__wrapped__(path, text), text, names)
+        self.text = text
+        self.tree, self.nodes, self.parents, self._first, self._size = tree
         self.imports = dict(self._imports())
         self._names: dict[ast.AST, str] = {}
         self._said: dict[str | re.Pattern[str], bool] = {}

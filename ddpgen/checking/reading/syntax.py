@@ -3,6 +3,7 @@
 import ast
 import copy
 import re
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -88,3 +89,51 @@ def parsed(path: Path, text: str) -> Parsed:
     for child in reversed(nodes[1:]):
         size[parents[child]] += size[child]
     return Parsed(tree, nodes, parents, first, size)
+
+
+_SETTINGS = ("args", "cfg", "conf", "config", "hparams", "opts", "options", "settings")
+
+
+def renamed(tree: Parsed, text: str, names: Mapping[str, str]) -> tuple[Parsed, str]:
+    """A tree that nobody else has, and its text, with other names for variables and attributes.
+
+    Nodes keep their places in the text as it was; names of what is imported stay.
+    """
+    imported = {
+        (alias.asname or alias.name).partition(".")[0]
+        for node in tree.nodes
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    lines = text.split("\n")
+    for node in sorted(tree.nodes, key=_behind, reverse=True):  # places before stay as they are
+        for field in ("id", "arg", "attr"):
+            old = getattr(node, field, None)
+            new = names.get(old) if isinstance(old, str) else None
+            if new is not None and not _is_foreign(node, imported):
+                setattr(node, field, new)
+                _write(lines, node, str(old), new)
+    return tree, "\n".join(lines)
+
+
+def _behind(node: ast.AST) -> tuple[int, int]:
+    if isinstance(node, ast.Attribute):
+        return node.end_lineno or 0, (node.end_col_offset or 0) - len(node.attr)
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def _is_foreign(node: ast.AST, imported: set[str]) -> bool:
+    """Whether a name is that of an imported module's part, or of a setting from outside."""
+    base = node.value if isinstance(node, ast.Attribute) else None
+    while isinstance(base, ast.Attribute | ast.Call | ast.Subscript):
+        base = base.func if isinstance(base, ast.Call) else base.value
+    return isinstance(base, ast.Name) and (base.id in imported or base.id in _SETTINGS)
+
+
+def _write(lines: list[str], node: ast.AST, old: str, new: str) -> None:
+    """Put a name into the text, where the text has it; within f-strings places are not known."""
+    row, column = _behind(node)
+    line = lines[row - 1].encode() if 0 < row <= len(lines) else b""
+    if line[column : column + len(old.encode())] == old.encode():
+        changed = line[:column] + new.encode() + line[column + len(old.encode()) :]
+        lines[row - 1] = changed.decode()
