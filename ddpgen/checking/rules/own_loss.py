@@ -18,7 +18,7 @@ _SHOWS = re.compile(
     r"print|[\w.]*(logger|log|logging|wandb|mlflow)\.(info|log|log_metrics?)|"
     r".*\.(add_scalars?|writerow)"
 )
-_REDUCES = r"distributed\.\w*(reduce|gather)|dist\.\w*(reduce|gather)"
+_REDUCES = ("all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "reduce")
 _GRADIENTS = r"(reduce|gather)\w*\([^\n]*grad"
 
 
@@ -29,7 +29,7 @@ _GRADIENTS = r"(reduce|gather)\w*\([^\n]*grad"
     severity=STYLE,
 )
 def loss_of_rank_0(module: Module) -> Iterator[ast.AST]:
-    if not module.program.says(_REDUCES) or module.program.says(_GRADIENTS):
+    if not module.program.calls(*_REDUCES) or module.program.says(_GRADIENTS):
         return
     for call, _ in module.calls:
         if not _SHOWS.fullmatch(source(call.func)) or zero_guard(module, call) is None:
