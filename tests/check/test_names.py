@@ -33,7 +33,6 @@ BY_NAME = {
     ("diffusion", "nobody steps the schedule"),
     ("diffusion", "the place is not saved"),
     ("trainer", "eval without no_grad"),
-    ("trainer", "set_epoch of a constant"),
     ("two_networks", "score of one rank"),
 }
 

@@ -221,8 +221,6 @@ def _used_as(module: Module) -> Iterator[tuple[str, str]]:
         given: list[tuple[ast.expr | None, str]] = []
         if method_name(call) == "backward" and not call.keywords:
             given.append((_going_backward(call), "loss"))
-        elif method_name(call) == "set_epoch" and call.args:
-            given.append((call.args[0], "epoch"))
         elif name.endswith("DistributedDataParallel"):
             given.append((keyword(call, "module", 0), "model"))
         elif name.endswith("init_process_group"):
@@ -236,7 +234,7 @@ def _used_as(module: Module) -> Iterator[tuple[str, str]]:
 def _going_backward(call: ast.Call) -> ast.expr:
     """What goes backward, without a scaler around it and without what divides it."""
     value = receiver(call)
-    if isinstance(value, ast.Call) and len(value.args) == 1:
+    if isinstance(value, ast.Call) and method_name(value) == "scale" and value.args:
         value = value.args[0]
     while isinstance(value, ast.BinOp):
         value = value.left

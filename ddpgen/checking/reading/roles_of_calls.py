@@ -20,7 +20,6 @@ USUAL = {
     "loss": r"loss|total|error|err|objective|nll|elbo|kl",
     "model": r"model|net|encoder|decoder|ddp|fsdp|module|backbone|policy|agent|gpt|bert|vit|[A-Z]",
     "ema": r"ema|averag|swa|shadow|avg|model|net",
-    "epoch": r"ep|it|step|turn|round|cycle",
 }
 _CALLED = {
     "rank": r"torch\.distributed\.get_rank$",

@@ -49,7 +49,7 @@ def gone_backward(module: Module, around: ast.AST) -> set[str]:
     found = set()
     for call in module.methods("backward", below=around):
         value = receiver(call)
-        if isinstance(value, ast.Call) and value.args:
+        if isinstance(value, ast.Call) and method_name(value) == "scale" and value.args:
             value = value.args[0]
         while isinstance(value, ast.BinOp):
             value = value.left

@@ -31,7 +31,8 @@ _RENAMES = re.compile(r"os\.(replace|rename)|\.(replace|rename)\(\w+\)|shutil\.m
     "write to a temporary name, flush, and os.replace it",
 )
 def not_atomic(module: Module) -> Iterator[ast.AST]:
-    if not module.program.called("torch.load"):
+    program = module.program
+    if not program.called("torch.load") and not program.says("torch.load"):
         return
     for call in module.called("torch.save"):
         path = keyword(call, "f", 1)
