@@ -19,19 +19,27 @@ FOLDER = "NOTED_IN"  # the variable that names the folder of notes
 TESTS = "tests.json"
 
 
+class Places(set[tuple[str, int]]):
+    """A type of its own: tests look whether the project's plain sets, lists and dicts grow."""
+
+
+class Files(dict[str, str]):
+    """The same of the names of files."""
+
+
 class Notes:
     """Lines that were run, each written down at once: a rank may be killed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.project = f"{Path.cwd()}{os.sep}"
-        self.files: dict[str, str] = {}  # '' for what is not the program's
+        self.files = Files()  # '' for what is not the program's
         self.current = folder / "current"
         self.look()
 
     def look(self) -> None:
         """In a process that was started or forked: which test does it belong to?"""
-        self.process, self.known = os.getpid(), set[tuple[str, int]]()
+        self.process, self.known = os.getpid(), Places()
         self.name = self.current.read_text() if self.current.exists() else "start"
 
     def begin(self, name: str) -> None:
