@@ -15,6 +15,7 @@ from ddpgen.checking.reading.expressions import (
     source,
     stored_in,
 )
+from ddpgen.checking.reading.guards import without_gradients
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.values import binding, mentions
 from ddpgen.checking.reading.windows import goes_backward
@@ -55,6 +56,27 @@ def mean_of_ratios(module: Module) -> Iterator[ast.AST]:
             continue
         names = {value.id if isinstance(value, ast.Name) else "", *map(_called, calls_in(made))}
         if any(re.search(_RATIOS, name, re.IGNORECASE) for name in names):
+            yield call
+
+
+@rule(
+    "G6",
+    "each rank's own mean of its share, and shares differ: short ones count as much as long ones",
+    "reduce the sum and the count over all ranks, and divide once",
+)
+def mean_of_shares(module: Module) -> Iterator[ast.AST]:
+    if not module.program.says(r"\brange\([\w.]*rank, |\[[\w.]*rank::"):
+        return
+    for call in module.called("torch.distributed.all_reduce"):
+        value, op = keyword(call, "tensor", 0), keyword(call, "op", 1)
+        found = binding(module, value) if isinstance(value, ast.Name) else None
+        if found is None or not isinstance(found.statement, ast.Assign):
+            continue
+        scope, name = module.scope(call), source(value) if value is not None else ""
+        trains = any(goes_backward(module, c) for c in module.calls_below(scope))
+        shared = matches(op, r"\bAVG$") or matches(scope, rf"\b{name} / .*(world|ranks)")
+        measures = without_gradients(module, call) or any(module.methods("eval", below=scope))
+        if shared and measures and not trains and _is_own_mean(module, found.value):
             yield call
 
 

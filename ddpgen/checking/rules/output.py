@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from ddpgen.checking.reading.callers import is_called, uses
 from ddpgen.checking.reading.expressions import (
     Function,
+    constant,
     keyword,
     matches,
     method_name,
+    names_in,
+    operands,
     receiver,
     source,
 )
@@ -184,7 +187,8 @@ def sum_shown(module: Module) -> Iterator[ast.AST]:
         averages = op is not None and not matches(op, "SUM$")
         made = found.value if found else given
         shared = matches(made, "/") if found else matches(made, r"world|ranks|get_world_size")
-        if made is None or shared or matches(scope, divides) or averages:
+        shared = shared or (matches(scope, divides) and not _by_interval(module, value))
+        if made is None or shared or averages:
             continue
         for inner in module.calls_below(scope):
             if inner.lineno > call.lineno and _SHOWS.fullmatch(source(inner.func)):
@@ -211,6 +215,17 @@ def sum_called_mean(module: Module) -> Iterator[ast.AST]:
         if re.search(r"(^|_)(mean|avg|average)(d|_|$)", function.name):
             if not matches(function, r" /=? |\.div_?\(|\.mul_\(|true_divide|\.mean\("):
                 yield call
+
+
+def _by_interval(module: Module, value: ast.Name) -> bool:
+    """Whether a sum is divided by numbers that are written out alone: by steps, not by ranks."""
+    divisions = [
+        operands(node, ast.Div)
+        for node in module.below(module.scope(value))
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)
+    ]
+    by = [sides[1] for sides in divisions if value.id in names_in(sides[0])]
+    return bool(by) and all(isinstance(constant(number), int) for number in by)
 
 
 def _is_about_loss(module: Module, value: ast.Name) -> bool:

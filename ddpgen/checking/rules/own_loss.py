@@ -16,7 +16,7 @@ from ddpgen.checking.registry import STYLE, rule
 
 _SHOWS = re.compile(
     r"print|[\w.]*(logger|log|logging|wandb|mlflow)\.(info|log|log_metrics?)|"
-    r".*\.(add_scalars?|writerow)"
+    r".*\.(add_scalars?|write|writerow)|json\.dump"
 )
 _REDUCES = ("all_gather", "all_gather_into_tensor", "all_gather_object", "all_reduce", "reduce")
 _GRADIENTS = r"(reduce|gather)\w*\([^\n]*grad"
@@ -56,12 +56,14 @@ def _is_own(module: Module, name: ast.Name, depth: int = 4) -> bool:
         return False
     if name.id in gone_backward(module, module.scope(name)):
         return True
-    found = [b.value for b in bindings(module).get((module.scope(name), name.id), [])]
+    scope, table = module.scope(name), bindings(module)
+    parts = [text for place, text in table if place is scope and text.startswith(f"{name.id}[")]
+    found = [b.value for text in (name.id, *parts) for b in table.get((scope, text), [])]
     if any(shares(module, value) for value in found):
         return False
     for value in found:
-        parts = [n for n in ast.walk(value) if isinstance(n, ast.Name)]
-        if any(_is_own(module, part, depth - 1) for part in parts if part.id != name.id):
+        inside = [n for n in ast.walk(value) if isinstance(n, ast.Name)]
+        if any(_is_own(module, part, depth - 1) for part in inside if part.id != name.id):
             return True
         for other, given in results(module, value) if isinstance(value, ast.Call) else ():
             if isinstance(given, ast.Name) and _is_own(other, given, depth - 1):

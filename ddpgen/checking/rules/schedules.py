@@ -60,6 +60,8 @@ def _lengths(module: Module, node: ast.expr, depth: int = 4) -> list[ast.expr]:
 
 def _outer_numbers(module: Module, factor: ast.expr | None) -> list[ast.expr]:
     """The numbers from outside that a function of the step uses, such as the number of steps."""
+    if isinstance(factor, ast.Call) and matches(factor.func, r"\bpartial$"):
+        return [*factor.args[1:], *(each.value for each in factor.keywords)]
     inside: list[ast.AST] = [factor] if isinstance(factor, ast.Lambda) else []
     if isinstance(factor, ast.Name):
         inside += module.functions.get(factor.id, [])

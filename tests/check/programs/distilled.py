@@ -304,4 +304,9 @@ MISTAKES = {
         "      replicas: 2",
         "L2",
     ),
+    "the schedule is longer by the ranks": (
+        "total=cfg.steps)",
+        "total=cfg.steps * world)",
+        "G8",
+    ),
 }

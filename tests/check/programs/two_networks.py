@@ -294,4 +294,27 @@ MISTAKES = {
 """,
         "K7",
     ),
+    "nobody steps the painter": (
+        "                opt_p.step()\n",
+        "",
+        "G1",
+    ),
+    "both optimizers are the painter's": (
+        "opt_c = torch.optim.Adam(critic.parameters()",
+        "opt_c = torch.optim.Adam(painter.parameters()",
+        "G1",
+    ),
+    "a mean of each rank's score": (
+        "    dist.all_reduce(sums)\n    return (sums[0] / sums[1]).item()",
+        """\
+    mean = sums[0] / sums[1]
+    dist.all_reduce(mean)
+    return (mean / dist.get_world_size()).item()""",
+        "G6",
+    ),
+    "rank 0's own losses are written": (
+        "        dist.all_reduce(losses, op=dist.ReduceOp.AVG)\n",
+        "",
+        "O2",
+    ),
 }
