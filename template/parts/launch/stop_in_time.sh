@@ -12,7 +12,7 @@ alarm() {
 timer=$!
 trap 'told=1; kill -USR1 "$child" 2>/dev/null || true' USR1 USR2
 # Ranks that hang do not save: they are ended in time, or the scheduler would end the job for good.
-trap 'told=1; echo "the time limit comes: what still runs is ended" >&2; kill -KILL "$child" 2>/dev/null || true' ALRM
+trap 'echo "the time limit comes: what still runs is ended" >&2; kill -KILL "$child" 2>/dev/null || true' ALRM
 # INT and TERM come from the scheduler, and come again: somebody cancels the job, or the time is over. Ranks save, and the job
 # does not come back unless it was told to stop before.
 cancelled=0
