@@ -1,5 +1,6 @@
 """Files of answers, TOML or YAML, read as they are written: the questions are not known here."""
 
+import re
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,12 +28,21 @@ def read(path: Path) -> dict[str, object]:
 
 @contextmanager
 def errors_naming(path: Path) -> Iterator[None]:
-    """Let an error name the file."""
+    """Let an error name the file, and the line where the option begins."""
     try:
         yield
     except DdpgenError as error:
-        error.option = f"{show(path)}: {error.option}".removesuffix(": ")
+        where = f"{show(path)}{_line(path, error.option)}"
+        error.option = f"{where}: {error.option}".removesuffix(": ")
         raise
+
+
+def _line(path: Path, key: str) -> str:
+    """Return ", line N" for the first line that gives a key, or "" where none does."""
+    begin = re.compile(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[:=]")
+    # A pipe has been read, and does not say anything twice.
+    lines = path.read_text(encoding="utf-8-sig").splitlines() if key and path.is_file() else []
+    return next((f", line {n}" for n, text in enumerate(lines, 1) if begin.match(text)), "")
 
 
 def _read_toml(text: str) -> dict[str, object]:
@@ -71,5 +81,5 @@ def parse_yaml(text: str) -> dict[str, object]:
         ):
             entries[name] = [item.value for item in node.value]
         else:
-            raise DdpgenError(f"should be a value or a list of values (line {line})", option=name)
+            raise DdpgenError("should be a value or a list of values", option=name)
     return entries

@@ -15,6 +15,7 @@ from ddpgen.asking.questions import COMPUTED, Questionnaire
 from ddpgen.errors import DdpgenError, nearest, show
 
 _TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_NOTHING = ("none", "nothing", "null", "off", "no", "false")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 # What copier itself adds to a project's answers file, which may be given as --answers.
 _METADATA = ("_commit", "_src_path")
@@ -88,7 +89,8 @@ def from_text(question: Question, text: str) -> Value:
         return _TRUTH[text.lower()]
     if question.type == "int":
         if not _INTEGER.fullmatch(text):
-            raise _bad(question, text, "is not a whole number")
+            digits = f"write it in digits, such as {question.name}=2"
+            raise _bad(question, text, "is not a whole number", remedy=digits)
         return int(text)
     return _one(question, text) if question.choices else text
 
@@ -204,6 +206,8 @@ def _one(question: Question, text: str) -> str:
     if text in question.values:
         return text
     remedy = nearest(text, question.values)
+    if question.multiselect and not question.validator and text.lower() in _NOTHING:
+        remedy = f"for none of them leave it empty: {question.name}="
     raise _bad(question, text, "is not a choice", question.values, remedy)
 
 

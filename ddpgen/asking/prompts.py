@@ -4,6 +4,8 @@ questionary draws the prompts; the two things it lacks, a key that goes back and
 kind of prompt, are added to the prompt_toolkit application that it builds.
 """
 
+import re
+import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,7 +13,15 @@ import questionary
 from prompt_toolkit.application import Application
 from prompt_toolkit.filters import is_done
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent, merge_key_bindings
-from prompt_toolkit.layout import ConditionalContainer, FormattedTextControl, HSplit, Layout, Window
+from prompt_toolkit.layout import (
+    ConditionalContainer,
+    Dimension,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    Window,
+)
+from questionary.prompts.common import InquirerControl
 
 from ddpgen.asking import answers
 from ddpgen.asking.question import Answers, Question, Value
@@ -20,6 +30,7 @@ from ddpgen.errors import DdpgenError, show
 
 Suggest = Callable[[str, Mapping[str, Value]], Value | None]
 
+_MARKS = 5  # columns before a choice
 _KEYS = "Esc: one step back   Ctrl-C: cancel"
 
 
@@ -161,10 +172,18 @@ class Interview:
     def _run(self, prompt: questionary.Question, question: Question | None = None) -> Any:
         app: Application[Any] = prompt.application
 
-        def line() -> str:
-            return f" {self._numbers(question, app)}\n {_KEYS}"
+        def lines() -> str:
+            columns = app.output.get_size().columns
+            words = filter(None, (_cut(app, columns), self._numbers(question, app), _KEYS))
+            filled = "\n".join(textwrap.fill(text, max(columns - 2, 8)) for text in words)
+            return textwrap.indent(filled, " ")
 
-        toolbar = Window(FormattedTextControl(line), height=2, style="class:bottom-toolbar")
+        toolbar = Window(
+            FormattedTextControl(lines),
+            height=Dimension(min=2),
+            dont_extend_height=True,
+            style="class:bottom-toolbar",
+        )
         below = ConditionalContainer(toolbar, filter=~is_done)
         focused = app.layout.current_window
         app.layout = Layout(HSplit([app.layout.container, below]), focused_element=focused)
@@ -183,6 +202,15 @@ _BACK = KeyBindings()
 def _go_back(event: KeyPressEvent) -> None:
     event.app.erase_when_done = True
     event.app.exit(exception=_BackError)
+
+
+def _cut(app: Application[Any], columns: int) -> str:
+    """Return the choice at the cursor where the terminal is too narrow for it, or ""."""
+    for control in app.layout.find_all_controls():
+        if isinstance(control, InquirerControl):
+            words = str(control.get_pointed_at().title)
+            return re.sub(" {2,}", ": ", words) if len(words) + _MARKS > columns else ""
+    return ""
 
 
 def _choices(

@@ -33,9 +33,10 @@ def carry_over(
         for name in recorded.keys() & changes.keys() & after.questions.keys():
             with suppress(DdpgenError):  # of a value that a change by hand brought
                 replaced[name] = answers.from_native(after.questions[name], recorded[name])
+        renewed: Answers = {}
         for name in _forced(after, given | replaced, changes, kept - chosen.keys()):
             del given[name]
-        renewed: Answers = {}
+            renewed |= _default_of_new(name, after, given | renewed | changes, recorded)
         while True:
             outdated = [
                 state.question.name
@@ -57,7 +58,7 @@ def carry_over(
 def _forced(after: Questionnaire, old: Answers, changes: Answers, names: set[str]) -> list[str]:
     """Return those of the old defaults whose new default the old answers refused."""
     found = []
-    for name in sorted(names) if changes else ():
+    for name in [name for name in after.questions if name in names] if changes else ():
         others = {key: value for key, value in (old | changes).items() if key != name}
         new = _default_of_new(name, after, others, old)
         if new and new[name] != old[name]:

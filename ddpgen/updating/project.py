@@ -15,6 +15,7 @@ from ddpgen.asking.question import Answers
 from ddpgen.errors import FAILURE, DdpgenError, show
 from ddpgen.origin import ANSWERS_FILE, SOURCE_URL, order
 from ddpgen.rendering.versions import Part, Version, Versions
+from ddpgen.updating import by_hand
 
 _TAG = re.compile(r"v\d+\.\d+\.\d+(\+dev)?")
 _CHECKSUM = re.compile(r"^# Checksum of the answers: \w+$", re.MULTILINE)
@@ -71,10 +72,9 @@ class Project:
             expected = _CHECKSUM.search(written.read_text(encoding="utf-8"))
             if saved and expected and saved[0] != expected[0]:
                 raise DdpgenError(
-                    "was edited by hand, and the other files do not follow",
+                    "was edited by hand or merged, so that other files do not follow",
                     option=show(file),
-                    remedy="put the old answers back (git log -p says which), "
-                    "then use `ddpgen set`",
+                    remedy=by_hand.remedy(self.git, file, saved[0]),
                 )
         return tree
 

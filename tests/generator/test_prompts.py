@@ -266,3 +266,17 @@ def test_small_terminal_and_dry_run(tmp_path: Path) -> None:
         assert terminal.finish() == 0
         assert ".copier-answers.yml" in terminal.text or "train.py" in terminal.text
     assert everything(tmp_path) == []
+
+
+def test_narrow_terminal_shows_the_choice_at_the_cursor_in_full(tmp_path: Path) -> None:
+    with Terminal("new", "p", cwd=tmp_path, rows=24, columns=60) as terminal:
+        accept_until(terminal, "What do you want to train?")
+        terminal.expect(
+            " » mlp              a multi-layer perceptron on rows of nu",
+            "\n mlp: a multi-layer perceptron on rows of numbers: the\n smallest project, to read ",
+            "\n global batch 64 = 1 node × 1 GPU × micro-batch 64 ×\n accumulation 1\n",
+        )
+        terminal.type(DOWN)
+        terminal.expect(
+            " » table ", "\n table: a table (CSV, Parquet): predict a quantity or a\n class from "
+        )

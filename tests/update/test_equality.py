@@ -145,6 +145,7 @@ def test_default_that_is_refused_becomes_that_of_a_new_project(change: dict[str,
     assert changed == answers.resolve(asked, given | change)
 
 
+@pytest.mark.parametrize("earlier", [{}, {"launch_folder": "launch"}], ids=["new", "older"])
 @pytest.mark.parametrize(
     ("given", "change"),
     [
@@ -152,13 +153,19 @@ def test_default_that_is_refused_becomes_that_of_a_new_project(change: dict[str,
         ({}, {"nodes": 2, "clusters": ["slurm"]}),
         ({"nodes": 2, "clusters": ["slurm"], "network": "efa"}, {"clusters": ["kubernetes"]}),
         ({"clusters": ["slurm"], "container": "apptainer"}, {"nodes": 2}),
+        ({"nodes": 2, "clusters": ["slurm"]}, {"sharding": "zero1"}),
     ],
     ids=str,
 )
-def test_answers_that_a_change_brought_go_with_it(given: Answers, change: Answers) -> None:
-    """Without Kubernetes the container stayed, and on one node the network of two."""
+def test_answers_that_a_change_brought_go_with_it(
+    given: Answers, change: Answers, earlier: Answers
+) -> None:
+    """Without Kubernetes the container stayed, on one node the network of two.
+
+    With whole replicas on every rank again, nothing at all was watched.
+    """
     asked = questions.load()
-    before = answers.resolve(asked, given, {"launch_folder": "launch"})
+    before = answers.resolve(asked, given, earlier)
     changed = carry.carry_over(asked, asked, before, change)
     back = {name: before[name] for name in change}
     assert carry.carry_over(asked, asked, changed, back) == before

@@ -386,6 +386,37 @@ def test_answers_that_follow_are_shown(lab: Lab, project: Path) -> None:
     assert again.stdout.strip() == "Nothing to change."
 
 
+def test_answers_of_two_branches_are_merged_by_the_commands_that_are_named(
+    lab: Lab, project: Path
+) -> None:
+    """Each branch wrote a checksum of its own, and none is that of the merged answers."""
+    for branch, answer in (("theirs", "accumulation=true"), ("main", "micro_batch_size=16")):
+        lab.git("switch", "--quiet", *(["-c"] if branch == "theirs" else []), branch, cwd=project)
+        assert lab.ddpgen("set", answer, cwd=project).returncode == 0
+        lab.commit(project)
+    lab.git("merge", "--quiet", "--strategy-option=ours", "theirs", cwd=project)
+    refused = lab.ddpgen("set", "amp=fp16", cwd=project)
+    assert refused.returncode == 2
+    assert "was edited by hand or merged" in refused.stderr
+    done = lab.run("bash", "-ec", refused.stderr.partition("first: ")[2], cwd=project.parent)
+    assert done.returncode == 0, done.stderr
+    lab.commit(project)
+    merged = snapshot(project)
+    lab.git("switch", "--quiet", "--detach", "main~2^1", cwd=project)
+    assert lab.ddpgen("set", "accumulation=true", cwd=project).returncode == 0
+    assert snapshot(project) == merged
+
+
+def test_answer_changed_by_hand_is_followed_by_the_command_that_is_named(
+    lab: Lab, project: Path
+) -> None:
+    SPOILT["answer changed by hand"][0](lab, project)
+    refused = lab.ddpgen("update", cwd=project)
+    done = lab.run("bash", "-ec", refused.stderr.partition("first: ")[2], cwd=project.parent)
+    assert done.returncode == 0, done.stderr
+    assert "amp: bf16 -> fp16" in done.stdout
+
+
 def test_chosen_answer_that_no_longer_fits_is_named(lab: Lab, tmp_path: Path) -> None:
     answers = {"clusters": ["slurm"], "container": "pyxis"}
     project = lab.project(tmp_path / "q", OLD, answers)
