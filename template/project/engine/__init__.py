@@ -1,1 +1,0 @@
-"""The machinery of a training: processes, devices, data, state and reports."""

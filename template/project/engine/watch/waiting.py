@@ -1,7 +1,7 @@
 """Says while the ranks wait: for whom, on which host, and where that rank is.
 
 A collective may wait for ten minutes before its timeout says something. A thread of each rank wakes
-now and then and looks whether the rank's step goes on; nothing else happens while it does.
+now and then and looks whether the rank's step goes on; while it does, the thread does nothing.
 """
 
 import json
