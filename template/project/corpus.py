@@ -168,8 +168,9 @@ def find_files(cfg: config.Data) -> list[Path]:
     if cfg.source != "stdlib" and not source.exists():
         raise config.ConfigError(f"data.source = {cfg.source!r}: there is no such file or folder")
     files = [source] if source.is_file() else _find_shards(source) or _find_texts(cfg)
-    for path in files:
-        if path.suffix.lower() == ".jsonl":
+    records = {".json", ".jsonl", ".ndjson"} if source.is_file() else {".jsonl", ".ndjson"}
+    for path in files:  # among many texts, such as those of programs, .json may be one
+        if path.suffix.lower() in records:
             raise config.ConfigError(
                 f"{path} has records, whose braces and keys would be learnt, too: a project with "
                 "model=causal-lm reads their texts; named .txt, the file is learnt as it stands"
@@ -225,7 +226,8 @@ def _find_texts(cfg: config.Data) -> list[Path]:
     if len(names) < 2:
         raise config.ConfigError(
             f"data.source = {cfg.source!r} has {len(names)} files that match {pattern!r}: one is "
-            "needed for training and one for validation"
+            "needed for training and one for validation; tokens lie in .bin files, in no folder "
+            "below"
         )
     names.sort(key=lambda name: hashlib.sha256(name.as_posix().encode()).digest())
     return [root / name for name in names]
@@ -269,14 +271,23 @@ def _whole(path: Path, dtype: str) -> Piece:
 def _behind_header(path: Path, dtype: str) -> Piece:
     """The tokens of a file. Raises ConfigError for what begins as a file of another program."""
     with path.open("rb") as file:
-        begin = file.read(8)
+        begin = file.read(12)  # a header's third number is that of the tokens
     kind = HEADED.get(int.from_bytes(begin[:4], "little"))
     if begin.startswith(NO_TOKENS):
         raise config.ConfigError(f"{path} begins with {begin!r}, as no file of tokens does")
     if kind not in (None, dtype):
         raise config.ConfigError(f"{path} is a file of llm.c: set data.token_dtype={kind}")
     piece = _whole(path, dtype)
-    return piece._replace(begin=HEADER // getattr(torch, dtype).itemsize) if kind else piece
+    if not kind:
+        return piece
+    piece = piece._replace(begin=HEADER // getattr(torch, dtype).itemsize)
+    said, found = int.from_bytes(begin[8:], "little"), piece.end - piece.begin
+    if said != found:
+        raise config.ConfigError(
+            f"{path} has {found:,} tokens, but its header says {said:,}: fetch the file anew, "
+            "which may have been cut off"
+        )
+    return piece
 
 
 def _divide(pieces: list[Piece], border: int) -> tuple[list[Piece], list[Piece]]:

@@ -84,8 +84,8 @@ def prepare(cfg: config.Data, folder: Path) -> None:
     for name, (inputs, _, targets) in rows.items():
         if not any(any(counts) for _, counts in encoded[name]):
             raise config.ConfigError(
-                f'data.source = {cfg.source!r}: each answer of the {name} split has "weight": 0: '
-                "give those that are to be learnt 1"
+                f"data.source = {cfg.source!r}: no answer of the {name} split would be learnt: "
+                'give some "weight": 1, with a chat template that writes them'
             )
         if not len(inputs):
             raise config.ConfigError(
@@ -453,6 +453,13 @@ def ends_of_answers(tokenizer: Any) -> list[int]:
     return [token for token in found if token in tokenizer.added_tokens_decoder]
 
 
+def ends(tokenizer: Any, known: Any, chat: bool) -> list[int]:
+    """The tokens that end what a network writes; `known` is what its generation_config has."""
+    found = {tokenizer.eos_token_id, *(known if isinstance(known, list) else [known])} - {None}
+    # A network that was pretrained on texts ends them otherwise than it now ends answers.
+    return sorted(found.union(ends_of_answers(tokenizer) if chat else []))
+
+
 def encode(records: list[Record], tokenizer: Any) -> list[Document]:
     """The tokens of records; of a conversation only the answers count."""
     found: list[Document] = []
@@ -525,7 +532,7 @@ def render(record: Record, tokenizer: Any) -> list[Rendered]:
         places = [n for n, turn in enumerate(turns) if n and _is_learnt(turn)]
         asked = [write(turns[:place], add_generation_prompt=True) for place in places]
         through = [write(turns[: place + 1]) for place in places]
-    except (ValueError, TypeError, jinja2.TemplateError) as error:
+    except (ValueError, TypeError, ArithmeticError, jinja2.TemplateError) as error:
         raise config.ConfigError(f"{record.place}: the chat template says: {error}") from error
     pairs = list(zip(asked, through, strict=True))
     if not all(after.startswith(before) for before, after in pairs):

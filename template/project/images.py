@@ -175,10 +175,13 @@ def folders(root: Path) -> list[Path]:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """The paths of all images in a folder and below."""
-    return [
+    """The paths of all images in a folder and below. ConfigError names a pipe or a device."""
+    found = [
         place / name for place, names in _walk(folder) for name in sorted(names) if is_image(name)
     ]
+    if special := [path for path in found if not path.is_file() and path.exists()]:
+        raise config.ConfigError(f"{special[0]} is a pipe or a device, and no file: remove it")
+    return found
 
 
 def is_image(name: str) -> bool:

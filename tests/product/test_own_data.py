@@ -7,7 +7,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from ddpgen.asking import questions
 from product import forkserver, template, test_encoders
@@ -256,6 +258,17 @@ def test_pretrained_network_may_move(tmp_path: Path) -> None:
     refused = forkserver.train(tmp_path, 2, [*moved[:-1], "train.max_steps=4"])
     assert 2 in refused.codes, refused.output
     assert re.search(r"'network \w+' of the data changed", refused.output), refused.output
+
+
+@pytest.mark.parametrize("target", [[1, 2], {"kind": 1}])
+def test_targets_of_several_values_are_refused(target: object, tmp_path: Path) -> None:
+    template.write(completed({"model": "mlp"}), tmp_path)
+    table = pa.table({"size": range(40), "kind": [target] * 40})
+    parquet.write_table(table, tmp_path / "sizes.parquet")
+    arguments = ["data.source=sizes.parquet", "data.target=kind", "run.name=run"]
+    refused = forkserver.train(tmp_path, 2, arguments)
+    assert 2 in refused.codes, refused.output
+    assert "sizes.parquet: row 1 has no target, a text or a number" in refused.output
 
 
 def test_most_families_have_the_line() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import transformers
 
 import config
+import documents
 from tools import trained
 
 CARD = """\
@@ -35,6 +36,7 @@ def write(run: Path, folder: Path, newest: bool) -> int:
     # {% endif %}
     if not cfg.pretrained:
         complete(inner, tokenizer)
+    end_answers(inner.generation_config, tokenizer, opened.shape.chat)
     base = f"base_model: {cfg.pretrained}\n" if cfg.pretrained else ""
     about = {"step": opened.step, "source": cfg.source, "length": cfg.length}
     card = CARD.format(library={{ '"peft" if base else "transformers"' if lora else '"transformers"' }}, base=base, **about)
@@ -54,3 +56,12 @@ def complete(inner: Any, tokenizer: Any) -> None:
     for settings in (inner.config, inner.generation_config):
         settings.eos_token_id = tokenizer.eos_token_id
         settings.pad_token_id = tokenizer.pad_token_id
+
+
+def end_answers(settings: Any, tokenizer: Any, chat: bool) -> None:
+    """Tell other programs where to stop: they would write on behind an answer."""
+    settings.eos_token_id = documents.ends(tokenizer, settings.eos_token_id, chat) or None
+    try:
+        settings.validate(strict=True)
+    except ValueError:  # a temperature of a network that does not draw, which is not saved again
+        settings.do_sample = True

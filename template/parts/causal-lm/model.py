@@ -7,6 +7,7 @@ import functools
 import hashlib
 # {% endif %}
 import inspect
+import pickle
 # {% if lora %}
 import warnings
 # {% endif %}
@@ -129,7 +130,7 @@ def _open(folder: str) -> Any:
             local_files_only=True,
             output_loading_info=True,
         )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, ImportError, RuntimeError, pickle.UnpicklingError) as error:
         raise config.ConfigError(f"{folder} holds no causal language model: {error}") from error
     inner, notes = opened
     mismatched = (name for name, *_ in notes["mismatched_keys"])
@@ -140,6 +141,12 @@ def _open(folder: str) -> Any:
             "anew with save_pretrained of the bare network"
         )
     hub.check_layers(folder, inner, notes["unexpected_keys"])
+    encodes = type(inner.config) in transformers.MODEL_FOR_MASKED_LM_MAPPING
+    if encodes and not inner.config.is_decoder:
+        raise config.ConfigError(
+            f"{folder} holds an encoder, which elsewhere would see the tokens that it is to write: "
+            'take a causal language model, or set "is_decoder": true in config.json'
+        )
     return inner
 
 

@@ -73,17 +73,14 @@ def write(run: trained.Trained, tokens: Tensor, tokenizer: Any, wanted: argparse
             f"--prompt has {tokens.size(1)} tokens, and the model has {places} positions for them "
             "and the answer: give a shorter one"
         )
-    known = inner.generation_config.eos_token_id  # a chat model may have several
-    ends = {tokenizer.eos_token_id, *(known if isinstance(known, list) else [known])} - {None}
-    if run.shape.chat:  # a network that was pretrained on texts ends them otherwise
-        ends.update(documents.ends_of_answers(tokenizer))
+    ends = documents.ends(tokenizer, inner.generation_config.eos_token_id, run.shape.chat)
     heat = {"temperature": wanted.temperature, "top_p": wanted.top_p, "top_k": 0}
     inner.generate(
         tokens.to(run.device),
         attention_mask=torch.ones_like(tokens, device=run.device),
         max_new_tokens=min(wanted.tokens, places - tokens.size(1)),
         do_sample=wanted.temperature > 0,
-        eos_token_id=sorted(ends) or None,
+        eos_token_id=ends or None,
         streamer=transformers.TextStreamer(tokenizer, skip_prompt=True, skip_special_tokens=True),
         **(heat if wanted.temperature > 0 else {}),
     )

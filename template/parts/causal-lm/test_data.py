@@ -531,7 +531,7 @@ MISTAKES = {
     "record 1 is neither a text nor a list": '{"messages": [{"role": "user", "text": "?"}]}\n',
     "record 1 is neither .*type": '{"messages": [{"role": "user", "content": [{"type": "text"}]}]}',
     "record 1 is neither .*'x'": '{"messages": [{"from": ["x"], "value": "?"}]}\n',
-    'each answer of the train split has "weight": 0': 9
+    "no answer of the train split would be learnt": 9
     * (json.dumps({"messages": [{"role": "user", "content": "?"}, ANSWER | {"weight": 0}]}) + "\n"),
     "record 2 is an empty text: leave the record out": '{"messages": "a"}\n{"messages": "  "}\n',
     "record 1 has no answer": '{"messages": [{"role": "user", "content": "?"}]}\n',
@@ -637,6 +637,19 @@ def test_layers_that_the_config_leaves_out_are_named(tmp_path: Path) -> None:
     path.write_text(json.dumps(fewer))
     with pytest.raises(config.ConfigError, match=r"has weights for model\.layers\.2\."):
         model.build(common.settings(tmp_path).model, replace(SHAPE, weights=str(tmp_path)))
+
+
+def test_files_that_hold_no_causal_network_are_refused(tmp_path: Path) -> None:
+    """An encoder would be trained as one, and then write as it never was trained to."""
+    size = transformers.BertConfig(hidden_size=16, num_attention_heads=2, num_hidden_layers=1)
+    transformers.BertForMaskedLM(size).save_pretrained(tmp_path)
+    shape = replace(SHAPE, weights=str(tmp_path))
+    with pytest.raises(config.ConfigError, match="holds an encoder"):
+        model.build(common.settings(tmp_path).model, shape)
+    (tmp_path / "model.safetensors").unlink()
+    (tmp_path / "pytorch_model.bin").write_text("<html>")
+    with pytest.raises(config.ConfigError, match="holds no causal language model"):
+        model.build(common.settings(tmp_path).model, shape)
 
 
 def test_adapters_are_no_networks(tmp_path: Path) -> None:

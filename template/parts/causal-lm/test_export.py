@@ -64,7 +64,7 @@ def test_from_pretrained_opens_what_was_trained(tmp_path: Path) -> None:
     opened = transformers.AutoModelForCausalLM.from_pretrained(folder)
     compare(folder, opened, splits, network)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    assert opened.generation_config.eos_token_id == tokenizer.eos_token_id
+    assert opened.generation_config.eos_token_id == [tokenizer.eos_token_id]
     (tmp_path / "file").touch()
     with pytest.raises(config.ConfigError, match="Not a directory"):
         checkpoints.main(["export", str(tmp_path), "--output", str(tmp_path / "file" / "x")])
@@ -78,6 +78,8 @@ def test_pretrained_network_is_named(tmp_path: Path) -> None:
     # {% endif %}
     save(tmp_path / "first")
     checkpoints.main(["export", str(tmp_path / "first"), "--output", str(tmp_path / "base")])
+    usual = {"eos_token_id": 0, "temperature": 0.5}  # of a network that ended texts, not answers
+    (tmp_path / "base" / "generation_config.json").write_text(json.dumps(usual))
     folder = [f"data.pretrained={tmp_path / 'base'}", f"data.folder={tmp_path}"]
     splits, network = save(tmp_path / "run", *folder)
     checkpoints.main(["export", str(tmp_path / "run")])
@@ -88,6 +90,8 @@ def test_pretrained_network_is_named(tmp_path: Path) -> None:
     opened = peft.AutoPeftModelForCausalLM.from_pretrained(exported)
     # {% else %}
     opened = transformers.AutoModelForCausalLM.from_pretrained(exported)
+    end = transformers.AutoTokenizer.from_pretrained(exported).eos_token_id
+    assert opened.generation_config.eos_token_id == [0, end], "it would write on behind an answer"
     # {% endif %}
     compare(exported, opened, splits, network)
 # {% if lora %}

@@ -269,13 +269,17 @@ def test_records_are_no_text(tmp_path: Path) -> None:
     for changes in ({"source": f"{tmp_path}/b.jsonl"}, {"source": str(tmp_path), "pattern": "*"}):
         with pytest.raises(config.ConfigError, match=r"(?i)\.jsonl has records.* model=causal-lm"):
             data.prepare(settings(tmp_path, **changes))
+    (tmp_path / "d.json").write_text("[]")
+    with pytest.raises(config.ConfigError, match=r"d\.json has records"):
+        data.prepare(settings(tmp_path, source=f"{tmp_path}/d.json"))
+    data.prepare(settings(tmp_path, source=str(tmp_path), pattern="?.[tj]*[tn]"))
 
 
 @pytest.mark.parametrize(("magic", "dtype"), [(20240520, "uint16"), (20240801, "uint32")])
 def test_header_of_a_shard_is_no_token(magic: int, dtype: str, tmp_path: Path) -> None:
     """Files of llm.c are known by their first number; those of other programs are refused."""
     header = torch.zeros(256, dtype=torch.int32)
-    header[0] = magic
+    header[0], header[2] = magic, 1000
     path = write(tmp_path / "shards" / "1.bin", torch.arange(1000) + 40_000, dtype)
     path.write_bytes(bytes(header.view(torch.uint8).tolist()) + path.read_bytes())
     source = str(tmp_path / "shards")
@@ -283,6 +287,9 @@ def test_header_of_a_shard_is_no_token(magic: int, dtype: str, tmp_path: Path) -
     assert train + val == [40_000 + n for n in range(1000)]
     with pytest.raises(config.ConfigError, match=f"set data.token_dtype={dtype}"):
         prepared(tmp_path, source=source, token_dtype="uint8")
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(config.ConfigError, match=r"1\.bin has 9\d0 tokens.* says 1,000: fetch"):
+        prepared(tmp_path, source=source, token_dtype=dtype)
     path.write_bytes(b"PK\x03\x04" + path.read_bytes())
     with pytest.raises(config.ConfigError, match="as no file of tokens does"):
         prepared(tmp_path, source=source, token_dtype=dtype)

@@ -116,8 +116,8 @@ def _read_file(cfg: config.Data) -> tuple[list[str], Tensor, Tensor]:
 
 def _number_classes(cfg: config.Data, labels: list[Any]) -> tuple[list[str], Tensor]:
     """The classes in their sorted order, and each label as the number of its class."""
-    if gaps := [row for row, label in enumerate(labels, start=1) if label in (None, "")]:
-        raise config.ConfigError(f"{cfg.source}: row {gaps[0]} has no target")
+    if gaps := [n for n, x in enumerate(labels, 1) if x in (None, "") or type(x) in (list, dict)]:
+        raise config.ConfigError(f"{cfg.source}: row {gaps[0]} has no target, a text or a number")
     distinct = set(labels)
     fractions = any(isinstance(label, float) and not label.is_integer() for label in distinct)
     many = len(distinct) > len(labels) / 2 and not isinstance(labels[0], str)

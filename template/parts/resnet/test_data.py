@@ -180,6 +180,14 @@ def test_links_are_followed(tmp_path: Path) -> None:
     assert len(train) + len(val) == 6 + 3 + 3
 
 
+def test_pipe_is_refused(tmp_path: Path) -> None:
+    """Whoever opens one waits until another program writes into it."""
+    draw(tmp_path / "images", 2)
+    os.mkfifo(tmp_path / "images/red/2.png")
+    with pytest.raises(config.ConfigError, match=r"red/2\.png is a pipe or a device"):
+        data.prepare(settings(tmp_path, source=str(tmp_path / "images")))
+
+
 @pytest.mark.parametrize("val", ["val", "valid", "validation", "dev"])
 def test_folders_of_splits(val: str, tmp_path: Path) -> None:
     """train/ and val/ are taken as they are."""
