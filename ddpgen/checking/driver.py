@@ -9,7 +9,7 @@ from ddpgen.checking import discovery, rules, suppressions
 from ddpgen.checking.discovery import Selection
 from ddpgen.checking.findings import Finding, Report
 from ddpgen.checking.progress import shown
-from ddpgen.checking.reading import beside, grouping, notebooks, renaming
+from ddpgen.checking.reading import beside, grouping, notebooks, usual_names
 from ddpgen.checking.reading.callers import tried_out
 from ddpgen.checking.reading.programs import Module
 from ddpgen.checking.reading.projects import ProjectFile, project_files
@@ -70,7 +70,7 @@ def _grouped(modules: list[Module], selection: Selection) -> list[Module]:
     named = [m for m in modules if selection.files[m.file]]
     together = [*modules, *beside.needed(named, modules)]
     grouping.group(together)
-    if (usual := renaming.renamed(together)) != together:
+    if (usual := usual_names.given(together)) != together:
         grouping.group(usual)
     return usual[: len(modules)]
 

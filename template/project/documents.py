@@ -453,13 +453,6 @@ def ends_of_answers(tokenizer: Any) -> list[int]:
     return [token for token in found if token in tokenizer.added_tokens_decoder]
 
 
-def ends(tokenizer: Any, known: Any, chat: bool) -> list[int]:
-    """The tokens that end what a network writes; `known` is what its generation_config has."""
-    found = {tokenizer.eos_token_id, *(known if isinstance(known, list) else [known])} - {None}
-    # A network that was pretrained on texts ends them otherwise than it now ends answers.
-    return sorted(found.union(ends_of_answers(tokenizer) if chat else []))
-
-
 def encode(records: list[Record], tokenizer: Any) -> list[Document]:
     """The tokens of records; of a conversation only the answers count."""
     found: list[Document] = []

@@ -2674,5 +2674,10 @@ MUTATIONS = [
     Mutation("K3", "the step of the best is forgotten with a restart", "mlp", "engine/state.py",
         'self.best, self.best_step = snapshot["best"], snapshot["best_step"]',
         'self.best = snapshot["best"]', check=AVERAGES),
+    Mutation("K13", "no node looks into the run's folder again", "gpt", "engine/checkpoint.py",
+        "    list(run.iterdir() if run.is_dir() else ())"
+        "  # NFS remembers for a minute what was missing\n", "", check=READ),
+    Mutation("S10", "a shard that was cut off is read", "gpt", "corpus.py",
+        "    if said != found:\n", "    if said < found:\n", check=CONTENT),
 ]
 # fmt: on

@@ -188,7 +188,7 @@ TOLD = {
     "a pointer to a table": ("table", "a.csv", POINTER, "git lfs pull"),
     "a pointer to texts": ("text-classifier", "a.csv", POINTER, "git lfs pull"),
     "a pointer to a text": ("gpt", "a.txt", POINTER * ROWS, "git lfs pull"),
-    "a pointer to tokens": ("gpt", "a.bin", POINTER * ROWS, "begins with b'version '"),
+    "a pointer to tokens": ("gpt", "a.bin", POINTER * ROWS, "begins with b'version http'"),
     "a pointer to an image": ("resnet", "a.tar", named(b"1", POINTER), "git lfs pull"),
     "a class without a name": (
         "mlp",

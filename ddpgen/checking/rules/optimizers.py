@@ -63,7 +63,9 @@ def same_parameters(module: Module) -> Iterator[ast.AST]:
     for node, target, call in _made(module):
         given = keyword(call, "params", 0)
         if given is not None and re.fullmatch(r"[\w.]+\.parameters\(\)", source(given)):
+            name = re.escape(source(target))
+            steps = module.program.says(rf"\b{name}\.step\(|\.step\({name}\)")
             place = (module.parents[node], source(given))
-            known[place].add(source(target))
-            if len(known[place]) > 1:
+            known[place] |= {name} if steps else set()
+            if steps and len(known[place]) > 1:
                 yield node

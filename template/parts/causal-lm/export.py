@@ -6,7 +6,6 @@ from typing import Any
 import transformers
 
 import config
-import documents
 from tools import trained
 
 CARD = """\
@@ -60,7 +59,7 @@ def complete(inner: Any, tokenizer: Any) -> None:
 
 def end_answers(settings: Any, tokenizer: Any, chat: bool) -> None:
     """Tell other programs where to stop: they would write on behind an answer."""
-    settings.eos_token_id = documents.ends(tokenizer, settings.eos_token_id, chat) or None
+    settings.eos_token_id = trained.ends(tokenizer, settings.eos_token_id, chat) or None
     try:
         settings.validate(strict=True)
     except ValueError:  # a temperature of a network that does not draw, which is not saved again

@@ -10,7 +10,6 @@ import transformers
 from torch import Tensor
 
 import config
-import documents
 from engine import distributed, hub, loading
 from tools import trained
 
@@ -73,7 +72,7 @@ def write(run: trained.Trained, tokens: Tensor, tokenizer: Any, wanted: argparse
             f"--prompt has {tokens.size(1)} tokens, and the model has {places} positions for them "
             "and the answer: give a shorter one"
         )
-    ends = documents.ends(tokenizer, inner.generation_config.eos_token_id, run.shape.chat)
+    ends = trained.ends(tokenizer, inner.generation_config.eos_token_id, run.shape.chat)
     heat = {"temperature": wanted.temperature, "top_p": wanted.top_p, "top_k": 0}
     inner.generate(
         tokens.to(run.device),

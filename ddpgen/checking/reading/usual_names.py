@@ -20,7 +20,7 @@ ROUNDS = 4
 OTHER = "other"
 
 
-def renamed(modules: list[Module]) -> list[Module]:
+def given(modules: list[Module]) -> list[Module]:
     """The modules, with usual names for what unusual names of their programs stand for."""
     names: dict[frozenset[Module], dict[str, str]] = {}
     found = []
